@@ -1,0 +1,156 @@
+"""A checkpoint in logical words: opened, identified, its config read, its shapes checked, before any tensor is moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from portkit.anatomy import Anatomy, Wanted, identify
+from portkit.axes import Axes, flip, move, shape_of
+from portkit.checks import config_problems, dtype_problems, label_count, shape_problems, sizes_or_problems, twin_problems
+from portkit.config import Config, read_config
+from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError
+from portkit.facts import Facts
+from portkit.layouts.folder import Folder, open_folder
+from portkit.layouts.registry import layout_of
+from portkit.table.expr import evaluate
+from portkit.table.load import load_tables
+from portkit.table.schema import Dialect, Table, Tables, Task
+from portkit.table.slots import Slot, expand, logical_axes
+from portkit.tensors import Array, LazyTensor, TensorSpec
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that is known of a checkpoint before its tensors are moved.
+
+    `sizes` is the size of every letter of the table, `dead` the stored tensors that no forward pass reads, with the
+    reason.
+    """
+
+    folder: Folder
+    tables: Tables
+    anatomy: Anatomy
+    config: Config
+    facts: Facts
+    sizes: Mapping[str, int]
+    dead: Mapping[str, str]
+
+    def stored(self, logical: str) -> LazyTensor | None:
+        """The stored tensor that holds a logical one, its own or the one it is tied to."""
+        slot = self.anatomy.slots.get(logical)
+        name = self.anatomy.stored.get(logical) or (self.anatomy.stored.get(slot.place.tied) if slot else None)
+        return self.folder.container.tensors[name] if name else None
+
+    def axes(self, logical: str) -> Axes:
+        """The axes in which `stored(logical)` lies in the file, in the roles of the logical tensor."""
+        slot = self.anatomy.slots[logical]
+        if logical in self.anatomy.stored or not slot.place.tied:
+            return slot.axes
+        return flip(self.anatomy.slots[slot.place.tied].axes)
+
+    def growth(self, logical: str) -> tuple[int, int]:
+        """Rows that the file has in front of and behind the logical ones."""
+        return self.anatomy.slots[logical].growth(self.config.values)
+
+    def logical(self) -> dict[str, LazyTensor]:
+        """Every tensor of the model under its logical name, in canonical orientation, read on demand."""
+        return {name: self._logical(name, slot) for name, slot in self.anatomy.slots.items() if self.stored(name)}
+
+    def _logical(self, name: str, slot: Slot) -> LazyTensor:
+        tensor = self.stored(name)
+        assert tensor is not None
+        axes = logical_axes(slot, self.tables.storages["logical"])
+        front, back = self.growth(name)
+        shape = shape_of(axes, self.sizes)
+
+        def read() -> Array:
+            array = tensor.read()
+            rows = array[front : array.shape[0] - back] if front or back else array
+            return move(rows, self.axes(name), axes, self.sizes)
+
+        return LazyTensor(TensorSpec(name, shape, tensor.spec.dtype), read)
+
+
+def open_checkpoint(
+    path: Path | str,
+    *,
+    layout: str | None = None,
+    family: str | None = None,
+    task: str | None = None,
+    strip_prefix: str | None = None,
+    config: Path | None = None,
+    mappings: tuple[Path, ...] = (),
+) -> Checkpoint:
+    """Open a folder or weight file of any layout.
+
+    Raises UnreadableError, UnknownModelError, or RefusedError where the config contradicts the weights.
+    """
+    tables = load_tables(mappings)
+    folder = open_folder(Path(path), tables, config)
+    names = tuple(folder.container.tensors)
+    if not names:
+        raise UnreadableError("cannot read the checkpoint", [Problem(str(folder.weights), "holds no tensors")])
+    wanted = Wanted(layout, family, task, strip_prefix)
+    anatomy = identify(names, folder.config, folder.container.format, tables, wanted)
+    return _bind(folder, tables, anatomy)
+
+
+def facts_of(table: Table, task: Task, config: Mapping[str, object], *, has_pooler: bool) -> Facts:
+    """The facts of a model, from its table and its logical config."""
+    said = {k: config[v.strip("{}")] if isinstance(v, str) and v.startswith("{") else v for k, v in table.facts.items()}
+    names = Facts.__dataclass_fields__.keys() & config.keys()
+    return Facts(
+        family=table.family,
+        task=task.name,
+        head_style=task.head_style,
+        has_pooler=has_pooler,
+        position_offset=0,
+        position_scheme=str(said["position_scheme"]),
+        lm_head_act=str(said["lm_head_act"]),
+        **{n: config[n] for n in names},  # type: ignore[arg-type]
+    )
+
+
+def reserved_positions(table: Table, config: Mapping[str, object]) -> int:
+    """Rows of the position table before the one that a first token reads."""
+    return evaluate(table.facts["reserved_positions"], config)  # type: ignore[arg-type]
+
+
+def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
+    where = folder.config_path.name
+    raw, dialect = layout_of(anatomy.layout).logical_raw(folder.config, anatomy.table)
+    anatomy = _in_dialect(anatomy, dialect, tables) if dialect else anatomy
+    problems: list[Problem] = []
+    config = read_config(anatomy.table, anatomy.layout, raw, where, problems)
+    _raise(problems, "config.json cannot be used")
+    config = replace(config, values={**config.values, "num_labels": label_count(folder.container, anatomy)})
+    sizes, problems = sizes_or_problems(anatomy, config, where)
+    problems += config_problems(anatomy, config, where)
+    problems += shape_problems(folder.container, anatomy, config, sizes, where)
+    _raise(problems, "config.json and weights contradict each other")
+    _raise(dtype_problems(folder.container, anatomy), "the weights are not plain floating-point numbers", UnreadableError)
+    problems, dead = twin_problems(folder.container, anatomy)
+    _raise(problems, "two tensors claim the same place")
+    facts = facts_of(anatomy.table, anatomy.task, config.values, has_pooler=anatomy.has_pooler)
+    return Checkpoint(folder, tables, anatomy, config, facts, sizes, dead)
+
+
+def _in_dialect(anatomy: Anatomy, dialect: Dialect, tables: Tables) -> Anatomy:
+    """The same anatomy with the places that a dialect has: the rows that it adds, where it keeps the pooler."""
+    slots = expand(
+        anatomy.table,
+        tables.storages[anatomy.layout],
+        anatomy.task,
+        layers=anatomy.layers,
+        prefix=anatomy.prefix,
+        pooler=anatomy.has_pooler,
+        dialect=dialect,
+    )
+    return replace(anatomy, dialect=dialect, slots=slots)
+
+
+def _raise(problems: list[Problem], title: str, kind: type[PortkitError] = RefusedError) -> None:
+    if problems:
+        raise kind(title, problems)

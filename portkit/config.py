@@ -1,0 +1,100 @@
+"""Read a config.json in the table's words, and write it back in a layout's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from portkit.errors import Problem
+from portkit.table.schema import ConfigField, LayoutFacts, Table
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A config in logical words.
+
+    `values` holds every logical field, `defaulted` those that the file left out, `labels` the class names in order
+    where the file gives them, `notes` what a reader should know.
+    """
+
+    values: Mapping[str, Any]
+    defaulted: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+def read_config(table: Table, layout: str, raw: Json, where: str, problems: list[Problem]) -> Config:
+    """The logical config of a raw config.json. What is wrong is added to `problems`."""
+    values: dict[str, Any] = {}
+    defaulted: list[str] = []
+    for entry in table.config.values():
+        found = raw.get(entry.name_in(layout))
+        if found is None and entry.default is not None:
+            values[entry.name] = entry.default
+            defaulted.append(entry.name)
+        else:
+            values[entry.name] = _checked(entry, found, f"{where} {entry.name_in(layout)}", problems)
+    for name in table.values:
+        values[name] = _logical_value(table, name, layout, values.get(name))
+    problems += _required(table.layouts[layout], raw, where)
+    return Config(values, tuple(defaulted), _labels(raw))
+
+
+def write_config(table: Table, layout: str, config: Config, carried: Json) -> dict[str, Any]:
+    """The fields of the table in a layout's words, over what `carried` already says.
+
+    A spelling in `carried` stays when it means the same: `gelu_fast` is not rewritten as `gelu_new`.
+    """
+    facts = table.layouts[layout]
+    raw = {**{k: v for k, v in facts.require.items() if not isinstance(v, dict)}, **carried}
+    for entry in table.config.values():
+        name, value = entry.name_in(layout), config.values[entry.name]
+        if name and _logical_value(table, entry.name, layout, raw.get(name)) != value:
+            raw[name] = spelled(table, entry.name, layout, value) or value
+    return raw
+
+
+def spelled(table: Table, name: str, layout: str, value: object) -> str | None:
+    """How a layout writes a logical value; None when the field has no vocabulary or the layout lacks this value."""
+    spellings = table.values.get(name, {}).get(str(value), {}).get(layout, ())
+    return spellings[0] if spellings else None
+
+
+def _logical_value(table: Table, name: str, layout: str, value: object) -> object:
+    for logical, spellings in table.values.get(name, {}).items():
+        if value in spellings.get(layout, ()):
+            return logical
+    return value
+
+
+def _checked(entry: ConfigField, value: object, where: str, problems: list[Problem]) -> object:
+    kind: type | tuple[type, ...] = int if entry.default is None else type(entry.default)
+    expected = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}.get(kind, "a value")
+    fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
+    positive = entry.use != "size" or (fits and int(str(value)) > 0)
+    if not fits or not positive:
+        expected = "a whole number above 0" if entry.use == "size" else expected
+        problems.append(Problem(where, "no usable value", expected, "nothing" if value is None else repr(value)))
+    return value
+
+
+def _required(facts: LayoutFacts, raw: Json, where: str) -> list[Problem]:
+    return [
+        Problem(f"{where} {name}", "another function than the table describes", repr(value), repr(raw[name]))
+        for name, value in facts.require.items()
+        if raw.get(name) is not None and raw[name] != value
+    ]
+
+
+def _labels(raw: Json) -> tuple[str, ...] | None:
+    names = raw.get("id2label")
+    if not isinstance(names, dict) or not all(str(i) in {str(k) for k in names} for i in range(len(names))):
+        return None
+    by_index = {str(k): str(v) for k, v in names.items()}
+    return tuple(by_index[str(i)] for i in range(len(by_index)))

@@ -1,0 +1,90 @@
+"""The one exception family of portkit.
+
+    PortkitError
+    ├── UsageError        the request makes no sense as given                     (exit code 2)
+    ├── UnreadableError   a file or folder cannot be read as what it claims to be (exit code 3)
+    ├── TableError        a mapping table is wrong                                (exit code 3)
+    ├── UnknownModelError no table, task or prefix explains what the file holds   (exit code 3)
+    ├── RefusedError      readable, but the conversion would lose or invent       (exit code 3)
+    ├── MissingRuntimeError  a framework that was asked for is not installed      (exit code 3)
+    └── RuntimeFailedError   a framework was run and failed                       (exit code 3)
+
+Every error carries its problems as fields. All problems that can be found are found first, then raised once, sorted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong: where it is, what was expected, what was found, what to do next."""
+
+    where: str
+    what: str
+    expected: str = ""
+    found: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{self.where}: {self.what}" if self.where else self.what]
+        for label, text in (("expected", self.expected), ("found", self.found), ("hint", self.hint)):
+            if text:
+                lines.append(f"  {label:<9}{text}")
+        return "\n".join(lines)
+
+
+class PortkitError(Exception):
+    """Base of everything portkit raises on purpose.
+
+    `title` says what could not be done, `problems` lists why, sorted by place.
+    """
+
+    exit_code = 3
+
+    def __init__(self, title: str, problems: list[Problem] | tuple[Problem, ...] = ()) -> None:
+        self.title = title
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        if not self.problems:
+            return self.title
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        return "\n".join([f"{self.title} ({count})", *(f"- {p}".replace("\n", "\n  ") for p in self.problems)])
+
+
+class UsageError(PortkitError):
+    """The request contradicts itself or names something that does not exist."""
+
+    exit_code = 2
+
+
+class UnreadableError(PortkitError):
+    """A file or folder is not what it claims to be: truncated, hostile, or of an unknown kind."""
+
+
+class TableError(PortkitError):
+    """A mapping table is wrong."""
+
+
+class UnknownModelError(PortkitError):
+    """No table, task or prefix explains the tensors of a checkpoint."""
+
+
+class RefusedError(PortkitError):
+    """A conversion that would lose, invent or change something that it may not."""
+
+
+class MissingRuntimeError(PortkitError):
+    """A framework that was asked for is not installed."""
+
+
+class RuntimeFailedError(PortkitError):
+    """A framework was started and failed."""
+
+
+def unreadable(where: object, what: str, *, expected: str = "", found: str = "", hint: str = "") -> UnreadableError:
+    """An UnreadableError with one problem, at `where`."""
+    return UnreadableError("cannot read the checkpoint", [Problem(str(where), what, expected, found, hint)])

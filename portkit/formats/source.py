@@ -1,0 +1,137 @@
+"""Positioned reads: a tensor is read when it is asked for, from its own bytes, into its own memory."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import weakref
+import zlib
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from portkit.errors import unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from portkit.tensors import Array
+
+GZIP_MAGIC = b"\x1f\x8b"
+CHUNK_BYTES = 1 << 20
+# Trained weights shrink by a tenth or so, constants by up to gzip's own limit of 1032 to 1.
+GZIP_FREE_BYTES = 64 << 20
+GZIP_MAX_RATIO = 100
+
+
+@dataclass(frozen=True)
+class Source:
+    """The bytes of one file, plain or unpacked, and where they came from."""
+
+    path: Path
+    size: int
+    opened: Callable[[], AbstractContextManager[BinaryIO]]
+
+    @property
+    def name(self) -> str:
+        """The file's name, for messages."""
+        return self.path.name
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Exactly `size` bytes. Raises UnreadableError when the file ends before."""
+        with system_errors(self.path), self.opened() as file:
+            file.seek(offset)
+            data = file.read(size)
+        if len(data) != size:
+            raise _ended(self.path, offset, size)
+        return data
+
+    def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
+        """The C-contiguous array at `offset`. Raises UnreadableError when the file ends before it does."""
+        out = np.empty(shape, dtype)
+        if out.size:
+            self._fill(out.reshape(-1).view(np.uint8).data, offset)
+        return out
+
+    def _fill(self, memory: memoryview, offset: int) -> None:
+        with system_errors(self.path), self.opened() as file:
+            file.seek(offset)
+            while memory.nbytes and (count := file.readinto(memory)):  # type: ignore[attr-defined]
+                memory = memory[count:]
+        if memory.nbytes:
+            raise _ended(self.path, offset, memory.nbytes)
+
+
+def file_source(path: Path) -> Source:
+    """The bytes of a file as they are. Raises UnreadableError when it is not a file that can be opened."""
+    with system_errors(path), path.open("rb") as file:
+        size = file.seek(0, 2)
+    return Source(path, size, lambda: path.open("rb"))
+
+
+def unpacked(source: Source) -> Source:
+    """The same, with gzip undone into a temporary file without a name, which goes when nothing refers to it.
+
+    Raises UnreadableError when the gzip stream is broken, or unpacks to so much that it must be a trap.
+    """
+    if source.size < len(GZIP_MAGIC) or source.read(0, len(GZIP_MAGIC)) != GZIP_MAGIC:
+        return source
+    file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the tensors that are read from it
+    try:
+        size = _unpack(source, file)
+    except BaseException:
+        file.close()
+        raise
+    lock = Lock()
+
+    @contextmanager
+    def opened() -> Iterator[BinaryIO]:
+        with lock:
+            yield file
+
+    plain = Source(source.path, size, opened)
+    weakref.finalize(plain, file.close)
+    return plain
+
+
+def _unpack(source: Source, target: BinaryIO) -> int:
+    limit = max(GZIP_FREE_BYTES, GZIP_MAX_RATIO * source.size)
+    size = 0
+    try:
+        with gzip.open(source.path) as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                size += len(chunk)
+                if size > limit:
+                    raise unreadable(
+                        source.path,
+                        "the gzip stream unpacks to far more than weights do",
+                        expected=f"at most {limit} bytes from {source.size}",
+                        found="more",
+                        hint="if you trust the file, unpack it with gunzip and read the result",
+                    )
+                target.write(chunk)
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(source.path, "the gzip stream cannot be unpacked", found=str(error)) from error
+    return size
+
+
+@contextmanager
+def system_errors(path: Path) -> Iterator[None]:
+    """What the system says against reading `path`, as UnreadableError."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(path, "the file cannot be read", found=error.strerror or str(error)) from error
+
+
+def _ended(path: Path, offset: int, size: int) -> Exception:
+    return unreadable(
+        path,
+        "the file ends before its data",
+        expected=f"{size} bytes at {offset}",
+        hint="was it changed meanwhile?",
+    )

@@ -1,0 +1,49 @@
+"""What a layout must be able to do. One module per layout; nothing else knows its conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from portkit.config import Config
+from portkit.facts import Facts
+from portkit.table.schema import Dialect, Table, Task
+from portkit.tensors import Array, TensorSpec
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as a layout is to write it: its table, task and dialect, its config and facts, and what its files hold.
+
+    `dtype` is the one of its weights, `growth` the rows that the dialect adds in front of and behind the position
+    table, `carried` the raw config.json that this layout had before, where that is known.
+    """
+
+    table: Table
+    task: Task
+    dialect: Dialect | None
+    config: Config
+    facts: Facts
+    dtype: str
+    growth: tuple[int, int]
+    carried: Mapping[str, Any]
+
+
+class Layout(Protocol):
+    """The conventions of one framework's folders."""
+
+    name: str
+    formats: tuple[str, ...]  # that it can be written in; the first is the default
+
+    def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
+        """A raw config.json without what a dialect did to it, and that dialect."""
+
+    def write_config(self, folder: Path, model: Model) -> None:
+        """Write config.json."""
+
+    def write_weights(
+        self, folder: Path, form: str, specs: Sequence[TensorSpec], arrays: Iterable[Array], max_shard_size: int
+    ) -> None:
+        """Write the weights, one array at a time, in the order of `specs`."""

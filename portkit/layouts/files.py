@@ -1,0 +1,41 @@
+"""Files that every layout has: JSON, label names, and the tokenizer's, which travel unchanged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from portkit.layouts.base import Model
+
+TRAVEL = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json",
+    "merges.txt", "sentencepiece.bpe.model", "spiece.model", "modules.json", "sentence_bert_config.json",
+    "config_sentence_transformers.json", "1_Pooling/config.json", "README.md", "LICENSE",
+)  # fmt: skip
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write as transformers does: two spaces, sorted keys, one newline at the end."""
+    path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def label_fields(model: Model) -> dict[str, Any]:
+    """`id2label` and `label2id` for a model with classes; names that the source lacks are LABEL_0, LABEL_1, …"""
+    count = model.facts.num_labels
+    if count is None:
+        return {}
+    labels = model.config.labels
+    names = labels if labels and len(labels) == count else [f"LABEL_{i}" for i in range(count)]
+    return {"id2label": {str(i): n for i, n in enumerate(names)}, "label2id": {n: i for i, n in enumerate(names)}}
+
+
+def copy_files(source: Path, target: Path) -> tuple[str, ...]:
+    """Copy what travels unchanged; returns the names of what was there."""
+    there = tuple(name for name in TRAVEL if (source / name).is_file())
+    for name in there:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
+    return there

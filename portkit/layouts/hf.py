@@ -1,0 +1,45 @@
+"""Hugging Face folders, written as transformers 5's `save_pretrained` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from portkit.config import write_config
+from portkit.formats.sharded import write_sharded
+from portkit.layouts.base import Model
+from portkit.layouts.files import label_fields, write_json
+from portkit.table.schema import Dialect, Table
+from portkit.tensors import Array, TensorSpec
+
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_OUTDATED = ("torch_dtype", "_name_or_path", "num_labels", "_num_labels")  # that transformers 5 no longer writes
+
+
+class HfLayout:
+    """config.json with sorted keys, model.safetensors or shards with an index."""
+
+    name = "hf"
+    formats = ("safetensors",)
+
+    def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
+        """Hugging Face configs have no dialects."""
+        return raw, None
+
+    def write_config(self, folder: Path, model: Model) -> None:
+        """Write config.json: the carried fields, those of the table over them, class, dtype and labels."""
+        carried = {k: v for k, v in model.carried.items() if k not in _OUTDATED}
+        raw = write_config(model.table, self.name, model.config, carried)
+        raw |= {
+            "architectures": [model.task.classes[self.name]],
+            "dtype": _DTYPES[model.dtype],
+            "model_type": model.table.layouts[self.name].model_type,
+        }
+        write_json(folder / "config.json", {**raw, **label_fields(model)})
+
+    def write_weights(
+        self, folder: Path, form: str, specs: Sequence[TensorSpec], arrays: Iterable[Array], max_shard_size: int
+    ) -> None:
+        """Write model.safetensors, or shards of at most `max_shard_size` bytes."""
+        write_sharded(folder, specs, arrays, max_shard_size=max_shard_size, metadata={"format": "pt"})

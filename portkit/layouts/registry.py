@@ -1,0 +1,14 @@
+"""All layouts by name."""
+
+from __future__ import annotations
+
+from portkit.layouts.base import Layout
+from portkit.layouts.burn import BurnLayout
+from portkit.layouts.hf import HfLayout
+
+LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (HfLayout(), BurnLayout())}
+
+
+def layout_of(name: str) -> Layout:
+    """The layout of that name; KeyError when there is none."""
+    return LAYOUTS[name]

@@ -1,0 +1,97 @@
+"""Output folders appear whole or not at all: written beside the target under a hidden name, then renamed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from portkit.errors import Problem, RefusedError, UnreadableError
+
+_EXCHANGE = 2  # RENAME_EXCHANGE of Linux's renameat2
+_HERE = -100  # AT_FDCWD
+
+
+@contextmanager
+def new_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
+    """A fresh folder that becomes `target` when the block ends, and vanishes when it raises.
+
+    With `force` an old target stays until the new one is complete. Raises RefusedError when the target exists, and
+    UnreadableError when the disk is full or not writable.
+    """
+    target = Path(os.path.abspath(target))
+    _check_target(target, force=force)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(target)
+        partial = Path(tempfile.mkdtemp(prefix=_prefix(target, os.getpid()), dir=target.parent))
+    except OSError as e:
+        raise _unwritable(target, e) from e
+    try:
+        yield partial
+        partial.chmod(0o777 & ~_umask())
+        _sync(partial)
+        _publish(partial, target)
+    except OSError as e:
+        raise _unwritable(target, e) from e
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _check_target(target: Path, *, force: bool) -> None:
+    if target.exists() and not force:
+        raise RefusedError("the output folder exists", [Problem(str(target), "is already there", hint="--force replaces it, once the new one is complete")])
+    if target.exists() and not target.is_dir():
+        raise RefusedError("the output is a file", [Problem(str(target), "is a file, and the output is a folder")])
+
+
+def _prefix(target: Path, pid: int) -> str:
+    return f".{target.name}.portkit-{pid}-"
+
+
+def _sweep(target: Path) -> None:
+    """Remove what a killed conversion to the same target left."""
+    for old in target.parent.glob(f".{target.name}.portkit-*"):
+        pid = old.name.removeprefix(f".{target.name}.portkit-").partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc").exists():
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _publish(partial: Path, target: Path) -> None:
+    """Rename; an old target is exchanged in one step where the system can, so that there is no moment without one."""
+    if not target.exists():
+        partial.rename(target)
+    elif not _exchange(partial, target):
+        old = partial.with_name(partial.name + "-old")
+        target.rename(old)
+        partial.rename(target)
+        shutil.rmtree(old)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    return rename is not None and rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0
+
+
+def _sync(folder: Path) -> None:
+    """Nothing is forced to disk but the folder's own entries: a rename is never seen before its files."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _unwritable(target: Path, error: OSError) -> UnreadableError:
+    problem = Problem(str(target), "cannot be written", found=error.strerror or str(error), hint="nothing was left behind")
+    return UnreadableError("the output was not written", [problem])

@@ -1,0 +1,246 @@
+"""Plan a conversion from names, shapes and policies alone: every source and target tensor is accounted for.
+
+Nothing is written here, and no tensor is moved; a few are read to judge ties and the pooler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from portkit.accounting import Kept, account
+from portkit.checkpoint import Checkpoint, facts_of, reserved_positions
+from portkit.checks import same_bits
+from portkit.config import Config, spelled
+from portkit.errors import Problem, RefusedError, UsageError
+from portkit.layouts.base import Model
+from portkit.layouts.registry import layout_of
+from portkit.pooler import Pooler, target_pooler
+from portkit.table.load import suggestion
+from portkit.table.schema import Dialect, Table, Task
+from portkit.table.slots import Slot, expand, sizes_of
+from portkit.tensors import LazyTensor, TensorSpec
+
+_POSITIONS = "embeddings.position.table"
+_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may ask of a conversion; the defaults lose nothing and invent nothing."""
+
+    to: str
+    form: str | None = None
+    dialect: str | None = None
+    pooler: str = "keep"
+    head_style: str = "keep"
+    dtype: str | None = None
+    drop: tuple[str, ...] = ()
+    residue: bool = False
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Move:
+    """One target tensor and where its numbers come from.
+
+    `source` is the stored name in the source, or nothing for zeros that are made. `cut` and `grow` are rows taken
+    from and put around the logical table, front and back.
+    """
+
+    logical: str
+    source: str
+    target: TensorSpec
+    slot: Slot
+    how: str  # "moved", "copied" (from the tensor it is tied to), "restored" (from a residue) or "zeros"
+    cut: tuple[int, int] = (0, 0)
+    grow: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a conversion will do. Every stored name of the source is in exactly one of the fields."""
+
+    source: Checkpoint
+    model: Model
+    form: str
+    moves: tuple[Move, ...]
+    tied: Mapping[str, str]  # stored name -> the name whose numbers it shares
+    kept: tuple[Kept, ...]
+    dropped: Mapping[str, str]  # stored name -> reason
+    pooler: Pooler
+    sizes: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+def make_plan(source: Checkpoint, options: Options) -> Plan:
+    """Decide everything that a conversion will do.
+
+    Raises UsageError for options that make no sense together, RefusedError listing whatever would be lost or invented.
+    """
+    table, task, style_notes = _restyled(source, options)
+    dialect = _dialect(table, task, options)
+    pooler = target_pooler(source, table, task, options.to, dialect, options.pooler)
+    config = _target_config(source, table, task)
+    notes = (*style_notes, *_function_changes(source, table, config, dialect, options))
+    slots = expand(
+        table,
+        source.tables.storages[options.to],
+        task,
+        layers=source.anatomy.layers,
+        prefix="" if task.bare else table.layouts[options.to].prefix,
+        pooler=pooler.present,
+        dialect=dialect,
+    )
+    sizes = sizes_of({k: v for k, v in table.axes.items() if k in source.sizes}, config.values)
+    form = _form(options)
+    moves = _moves(source, slots, config, sizes, options, pooler)
+    moves = sorted(moves, key=lambda m: m.target.name)
+    accounts = account(source, [(m.source, m.logical, m.cut) for m in moves], options.drop, keep=options.residue)
+    facts = facts_of(table, task, config.values, has_pooler=pooler.present and pooler.home == "backbone")
+    growth = slots[_POSITIONS].growth(config.values) if _POSITIONS in slots else (0, 0)
+    model = Model(table, task, dialect, config, facts, _widest(moves), growth, _carried(source, options.to))
+    return Plan(source, model, form, tuple(moves), accounts.tied, accounts.kept, accounts.dropped, pooler, sizes, notes)
+
+
+def _restyled(source: Checkpoint, options: Options) -> tuple[Table, Task, tuple[str, ...]]:
+    """The table and task to write with: another family's where the head is to have another style."""
+    anatomy = source.anatomy
+    if options.head_style in ("keep", anatomy.task.head_style):
+        return anatomy.table, anatomy.task, ()
+    where, style = f"--head-style {options.head_style}", options.head_style
+    family = anatomy.table.restyle.get(style)
+    task = source.tables.families[family].tasks.get(anatomy.task.name) if family else None
+    if anatomy.task.head_style is None or family is None or task is None or task.head_style != style:
+        why = f"a {anatomy.task.name} head has no {style} style in {family or anatomy.table.family}"
+        raise RefusedError("the head cannot be rewritten exactly", [Problem(where, why, hint="exact for sequence classification with a tanh head")])
+    table = source.tables.families[family]
+    note = f"head style {anatomy.task.head_style} -> {style}: written as {family}; equal for right-padded input without the pad id inside"
+    return table, task, (note,)
+
+
+def _dialect(table: Table, task: Task, options: Options) -> Dialect | None:
+    if options.to not in task.classes:
+        raise RefusedError("the target cannot hold the model", [Problem(f"--to {options.to}", f"has no class for {task.name}")])
+    if options.dialect is None:
+        return None
+    dialect = table.dialects.get(options.dialect)
+    known = [n for n, d in table.dialects.items() if d.layout == options.to]
+    if dialect is None or dialect.layout != options.to:
+        raise UsageError("unknown dialect", [Problem("--dialect", f"{options.to} has no dialect {options.dialect!r}", hint=suggestion(options.dialect, known) if known else "")])
+    if dialect.tasks and task.name not in dialect.tasks:
+        raise RefusedError("the dialect cannot hold the model", [Problem(f"--dialect {dialect.name}", f"has no {task.name}", ", ".join(dialect.tasks), dialect.about)])
+    return dialect
+
+
+def _target_config(source: Checkpoint, table: Table, task: Task) -> Config:
+    """The same config in the target family's words: only the reserved position rows differ."""
+    values = dict(source.config.values)
+    rows = values["max_position_embeddings"] - reserved_positions(source.anatomy.table, values) if "max_position_embeddings" in values else 0
+    if table.family != source.anatomy.table.family and rows:
+        values["max_position_embeddings"] = rows + reserved_positions(table, values)
+    return replace(source.config, values=values)
+
+
+def _function_changes(
+    source: Checkpoint, table: Table, config: Config, dialect: Dialect | None, options: Options
+) -> tuple[str, ...]:
+    """Facts that the target fixes otherwise, or cannot express at all."""
+    notes, problems = [], []
+    for name, values in table.values.items():
+        said = str(config[name])
+        if said not in values:
+            if options.to != source.anatomy.layout:
+                problems.append(Problem(f"config.json {name}", f"{options.to} cannot compute {said!r}", ", ".join(values)))
+        elif spelled(table, name, options.to, said) is None:
+            problems.append(Problem(f"config.json {name}", f"{options.to} has no word for {said!r}"))
+    for name, value in (dialect.fixed if dialect else {}).items():
+        if config[name] != value:
+            text = f"{dialect.name if dialect else ''} always computes {name} {value}, the source has {config[name]}: another function"
+            notes.append(text)
+            problems += [Problem(f"--dialect {options.dialect}", text, hint="without --strict this is a warning")] if options.strict else []
+    if problems:
+        raise RefusedError("the target computes another function", problems)
+    return tuple(notes)
+
+
+def _form(options: Options) -> str:
+    forms = layout_of(options.to).formats
+    if options.form is not None and options.form not in forms:
+        raise UsageError("unknown format", [Problem("--format", f"{options.to} cannot be written as {options.form!r}", hint=suggestion(options.form, forms))])
+    return options.form or forms[0]
+
+
+def _moves(
+    source: Checkpoint, slots: Mapping[str, Slot], config: Config, sizes: Mapping[str, int], options: Options, pooler: Pooler
+) -> list[Move]:
+    moves, problems = [], []
+    for logical, slot in slots.items():
+        if slot.place.absent:
+            problems += [] if logical.startswith("pooler.") else [Problem(logical, f"{options.to} has no place for it", found=slot.place.absent)]
+        elif slot.place.tied and _is_tied(source, logical):
+            continue
+        elif logical.startswith("pooler.") and pooler.origin == "synthesised":
+            moves.append(Move(logical, "", _spec(slot, slot.name, sizes, (0, 0), options, "F32"), slot, "zeros"))
+        elif (tensor := source.stored(logical)) is None:
+            problems.append(Problem(logical, "the target needs it and the source has none", hint=f"{slot.name} would be random"))
+        else:
+            moves += _move(source, logical, slot, tensor.spec, config, sizes, options)
+    if problems:
+        raise RefusedError("the target cannot be filled from the source", problems)
+    return moves
+
+
+def _move(
+    source: Checkpoint, logical: str, slot: Slot, spec: TensorSpec, config: Config, sizes: Mapping[str, int], options: Options
+) -> list[Move]:
+    how = "moved" if logical in source.anatomy.stored else "copied"
+    cut, grow = source.growth(logical), slot.growth(config.values)
+    if logical == _POSITIONS:
+        shift = config["max_position_embeddings"] - source.config["max_position_embeddings"]
+        cut, grow = (cut[0] + max(-shift, 0), cut[1]), (grow[0] + max(shift, 0), grow[1])
+    own = slot.growth(config.values)
+    target = _spec(slot, slot.name, sizes, own, options, spec.dtype)
+    move = Move(logical, spec.name, target, slot, how, cut, grow)
+    untied = slot.place.overruled_by and not _is_tied(source, logical.rpartition(".")[0] + ".kernel")
+    twin = Move(logical, spec.name, replace(target, name=slot.place.overruled_by), slot, "copied", cut, grow)
+    return [move, twin] if untied else [move]
+
+
+def _spec(
+    slot: Slot, name: str, sizes: Mapping[str, int], growth: tuple[int, int], options: Options, dtype: str
+) -> TensorSpec:
+    asked = options.dtype or ("float32" if options.to == "burn" else None)
+    return TensorSpec(name, slot.shape(sizes, growth), _DTYPES[asked] if asked else dtype)
+
+
+def _is_tied(source: Checkpoint, logical: str) -> bool:
+    """Whether a tensor that may be tied is: not stored at all, or stored with the same numbers and said to be tied."""
+    if logical not in source.anatomy.stored:
+        return True
+    if source.config.values.get("tie_word_embeddings") is False:
+        return False
+    tensors = source.logical()
+    return same_bits(_turned(tensors[logical]), tensors["embeddings.word.table"])
+
+
+def _widest(moves: list[Move]) -> str:
+    order = ("F64", "F32", "BF16", "F16")
+    return min((m.target.dtype for m in moves), key=order.index)
+
+
+def _carried(source: Checkpoint, layout: str) -> Mapping[str, object]:
+    """The config.json that this layout had before, here or in an earlier conversion."""
+    if source.anatomy.layout == layout:
+        return source.folder.config
+    configs = source.folder.record.get("configs", {})
+    found = configs.get(layout, {}) if isinstance(configs, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _turned(tensor: LazyTensor) -> LazyTensor:
+    """A decoder's kernel [in, out] as rows of a table [out, in]."""
+    spec = replace(tensor.spec, shape=tensor.spec.shape[::-1])
+    return LazyTensor(spec, lambda: np.ascontiguousarray(tensor.read().T))

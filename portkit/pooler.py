@@ -1,0 +1,90 @@
+"""The pooler: is it there, where does it come from, was it ever trained, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from portkit.checkpoint import Checkpoint
+from portkit.errors import Problem, RefusedError
+from portkit.table.schema import Dialect, Table, Task
+from portkit.tensors import LazyTensor
+
+POLICIES = ("keep", "drop", "require", "synthesize")
+
+
+@dataclass(frozen=True)
+class Pooler:
+    """A dense layer with tanh on the first token.
+
+    `present` says whether the model has one, `home` where it lives ("backbone", "head" or nothing), `origin` whether
+    it comes from the source, was synthesised, or is not there. `trained` is None where there is nothing to judge.
+    """
+
+    present: bool
+    home: str = ""
+    origin: str = "none"
+    trained: bool | None = None
+    evidence: str = ""
+
+
+def inspect_pooler(checkpoint: Checkpoint) -> Pooler:
+    """Look at the pooler's numbers. Reads two tensors of [hidden, hidden] and [hidden]."""
+    tensors = checkpoint.logical()
+    if "pooler.kernel" not in tensors:
+        return Pooler(False, evidence="the file has no pooler tensors")
+    home = "head" if checkpoint.anatomy.task.pooler == "head" else "backbone"
+    spread = float(checkpoint.config.values.get("initializer_range") or 0.02)
+    trained, evidence = _judge(tensors["pooler.kernel"], tensors.get("pooler.bias"), spread)
+    return Pooler(True, home, "source", trained, evidence)
+
+
+def _judge(kernel: LazyTensor, bias: LazyTensor | None, spread: float) -> tuple[bool, str]:
+    """Training moves a bias away from exactly 0 with its first step; initialisation puts it there."""
+    weights = kernel.read().astype(np.float64)
+    std = float(weights.std())
+    if not weights.any():
+        return False, "all zeros: synthesised, its output says nothing"
+    close = "as initialised" if abs(std - spread) < 0.05 * spread else f"initializer_range is {spread:g}"
+    if bias is not None and not bias.read().any():
+        return False, f"bias exactly 0, standard deviation {std:.4f} ({close}): it looks never trained"
+    return True, f"bias moved away from 0, standard deviation {std:.4f} ({close})"
+
+
+def target_pooler(checkpoint: Checkpoint, table: Table, task: Task, layout: str, dialect: Dialect | None, policy: str) -> Pooler:
+    """What the target gets. Raises RefusedError where the policy cannot be met."""
+    found = inspect_pooler(checkpoint)
+    spare = table.layouts[layout].spare_pooler
+    lacks = _no_place(table, task, layout, dialect)
+    if policy == "require" and not found.present:
+        raise _refused("--pooler require", "the source has no pooler", found.evidence)
+    if task.pooler in ("read", "head"):
+        return _read_pooler(found, task, policy, lacks)
+    if policy == "drop" or (task.pooler == "unread" and spare is not True) or lacks:
+        if policy in ("require", "synthesize"):
+            raise _refused(f"--pooler {policy}", "the target has no place for a pooler", lacks or str(spare))
+        return Pooler(False, evidence=lacks or (str(spare) if spare is not True else "dropped on request"))
+    if policy == "synthesize" and not found.present:
+        return Pooler(True, "backbone", "synthesised", False, "zeros: the pooled output is exactly 0, and no feature")
+    return found
+
+
+def _read_pooler(found: Pooler, task: Task, policy: str, lacks: str) -> Pooler:
+    if lacks:
+        raise _refused("--dialect", f"{task.name} reads the pooler", lacks)
+    if policy == "drop":
+        raise _refused("--pooler drop", f"the head of {task.name} reads the pooler", "without it the logits mean nothing")
+    return replace(found, home="head" if task.pooler == "head" else "backbone")
+
+
+def _no_place(table: Table, task: Task, layout: str, dialect: Dialect | None) -> str:
+    columns = dialect.columns.get("pooler", {}) if dialect else {}
+    groups = (*task.groups, "pooler")
+    rows = [r for r in table.rows_of(groups) if r.name == "pooler"]
+    places = columns.get(layout) or (rows[0].places.get(layout, {}) if rows else {})
+    return next((p.absent for p in places.values() if p.absent), "" if places else f"the table has no pooler in {layout}")
+
+
+def _refused(where: str, what: str, found: str) -> RefusedError:
+    return RefusedError("the pooler cannot be as asked", [Problem(where, what, found=found)])

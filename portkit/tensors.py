@@ -1,0 +1,88 @@
+"""Tensors as they are known before they are read: a name, a shape, a dtype, and a way to read them.
+
+Dtypes are named as safetensors names them (`F32`, `BF16`, …): the one vocabulary for all formats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+
+NUMPY_DTYPES: dict[str, np.dtype[np.generic]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+FLOATS = ("F64", "F32", "F16", "BF16")  # what a weight may be stored in; anything else is quantised or not a weight
+_NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+
+
+def dtype_name(dtype: np.dtype[np.generic]) -> str:
+    """The safetensors name of a numpy dtype; KeyError when it has none."""
+    return _NAMES[dtype.newbyteorder("<") if dtype.byteorder == ">" else dtype]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What is known of a tensor without reading it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes when stored densely."""
+        return self.count * NUMPY_DTYPES[self.dtype].itemsize
+
+    def __str__(self) -> str:
+        return f"{self.shape} {self.dtype}"
+
+
+@dataclass(frozen=True)
+class LazyTensor:
+    """A spec and the function that reads it. `read()` returns a C-contiguous array of that shape and dtype."""
+
+    spec: TensorSpec
+    read: Callable[[], Array]
+    at: tuple[int, int] | None = None  # byte range in its file, where the format has one
+    file: str = ""  # name of the file it lies in, for messages
+
+    @property
+    def name(self) -> str:
+        """The name under which the file stores it."""
+        return self.spec.name
+
+    def renamed(self, name: str) -> LazyTensor:
+        """The same tensor under another name."""
+        return replace(self, spec=replace(self.spec, name=name))
+
+
+def in_memory(name: str, array: Array) -> LazyTensor:
+    """A LazyTensor over an array that is already there."""
+    dense = np.ascontiguousarray(array).reshape(array.shape)
+    return LazyTensor(TensorSpec(name, dense.shape, dtype_name(dense.dtype)), lambda: dense)

@@ -1,0 +1,219 @@
+"""Do two runs agree? The limit is derived from measured noise, per output, never a constant.
+
+With `exact` the float64 reference on the same weights and inputs, over real tokens:
+
+    noise       rms(source - exact), and at least rms(exact) / 2^25
+    difference  rms(target - exact)
+    agrees      difference <= 8 * noise
+
+Why 8: other orders of summation stay below 2.5 times the noise, visible faults start at 90 times.
+Why rms and not the largest difference: it varies less between honest runs; the largest is reported beside it.
+Why a floor: a source that is nearly exact by luck (a saturated tanh: 1.0) must not forbid its neighbour in float32.
+The floor is what rounding `exact` itself costs. Where `exact` is 0 throughout (a pooler that was filled with zeros) it
+is 0 too, and so is the noise of any source: then the target must be exactly 0, which it is if its zeros arrived.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portkit.errors import Problem
+from portkit.runtimes.outputs import FloatArray, Outputs
+from portkit.verify.inputs import Coverage
+
+LIMIT = 8.0
+ROUNDING = {"float64": 2.0**-54, "float32": 2.0**-25, "float16": 2.0**-12, "bfloat16": 2.0**-9}
+"""Half a unit in the last place, relative to the largest number of the same exponent."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far one output of the target lies from the exact one, beside how far the source's does."""
+
+    output: str
+    difference: float
+    noise: float
+    limit: float
+    ratio: float
+    """difference / noise; 0 where both are 0, infinite where only the noise is."""
+    max_abs: float
+    """Largest difference between target and source, for the reader; it decides nothing."""
+    agrees: bool
+    compared: int
+    """Number of elements."""
+
+
+@dataclass(frozen=True)
+class ForwardVerdict:
+    """What was run and compared, and whether source and target compute the same function."""
+
+    agreements: tuple[Agreement, ...]
+    problems: tuple[Problem, ...]
+    """Outputs that could not be compared or are not finite; any of them fails the proof."""
+    coverage: Coverage
+    source_runtime: str
+    target_runtime: str
+    reference: str
+    device: str
+    dtype: str
+    invented: tuple[str, ...] = ()
+    """Outputs that the source lacks by design; their noise is that of the reference in float32."""
+    dropped: tuple[str, ...] = ()
+    """Outputs that the target lacks by design; they were not compared."""
+
+    @property
+    def compared(self) -> int:
+        """Elements compared, over all outputs."""
+        return sum(agreement.compared for agreement in self.agreements)
+
+    @property
+    def agrees(self) -> bool:
+        """True when something was compared, all of it agrees, and nothing was in the way."""
+        return self.compared > 0 and not self.problems and all(item.agrees for item in self.agreements)
+
+    @property
+    def first_divergence(self) -> str | None:
+        """The first output, in the order of computation, that does not agree."""
+        return next((item.output for item in self.agreements if not item.agrees), None)
+
+    @property
+    def worst(self) -> Agreement | None:
+        """The agreement of the largest ratio; one that is not a number counts as the largest."""
+        return max(self.agreements, key=lambda item: (not item.agrees, item.ratio), default=None)
+
+    def __str__(self) -> str:
+        looked = f"compared {self.compared} values of {len(self.agreements)} outputs"
+        if self.agrees and self.worst:
+            return f"{looked}: agree, at most {self.worst.ratio:.2f} times the noise ({self.worst.output})"
+        parting = next((item for item in self.agreements if not item.agrees), None)
+        if parting is None:
+            return (
+                f"{looked}: not proved, {len(self.problems)} problems"
+                if self.problems
+                else f"{looked}: not proved"
+            )
+        times = f"{parting.ratio:.3g} times the noise, limit {LIMIT:g}"
+        return f"{looked}: parts at {parting.output}, {describe(parting.output)}: {times}"
+
+    def as_dict(self) -> dict[str, object]:
+        """All of it for JSON, where a number that is not finite is null."""
+        return {
+            "agrees": self.agrees,
+            "first_divergence": self.first_divergence,
+            "source_runtime": self.source_runtime,
+            "target_runtime": self.target_runtime,
+            "reference": self.reference,
+            "device": self.device,
+            "dtype": self.dtype,
+            "limit": LIMIT,
+            "compared": self.compared,
+            "coverage": self.coverage.as_dict(),
+            "invented": list(self.invented),
+            "dropped": list(self.dropped),
+            "problems": [asdict(problem) for problem in self.problems],
+            "agreements": [_finite_or_none(asdict(item)) for item in self.agreements],
+        }
+
+
+def describe(output: str) -> str:
+    """Which part of the model an output comes from."""
+    kind, _, index = output.partition(".")
+    if kind == "hidden_states":
+        return "the output of the embeddings" if index == "0" else f"the output of layer {int(index) - 1}"
+    return "the output of the pooler" if kind == "pooled_output" else "the output of the head"
+
+
+def compare_outputs(
+    exact: Outputs,
+    source: Outputs,
+    target: Outputs,
+    valid: NDArray[np.bool_],
+    *,
+    dtype: str = "float32",
+    dropped: Collection[str] = (),
+) -> tuple[tuple[Agreement, ...], tuple[Problem, ...]]:
+    """Compare every output of the reference, in its order, at the real tokens that `valid` [B, S] marks.
+
+    Outputs in `dropped` may be absent from the target and are then left out. Any other that one side lacks, that only a
+    side has, or that has another shape is a problem; so are no outputs at all and values that are not finite.
+    """
+    wanted = [name for name in exact if name not in dropped]
+    sides = {"source": source, "target": target}
+    problems = [
+        problem for side, outputs in sides.items() for problem in _absences(exact, outputs, side, dropped)
+    ]
+    broken = {problem.where for problem in problems}
+    whole = [name for name in wanted if name not in broken]
+    for side, outputs in {"reference": exact, **sides}.items():
+        problems += [problem for name in whole for problem in _not_finite(name, outputs[name], valid, side)]
+    if not whole:
+        problems.append(
+            Problem("", "no output was compared", hint="a proof that looked at nothing proves nothing")
+        )
+    agreements = [_compare(name, exact[name], source[name], target[name], valid, dtype) for name in whole]
+    return tuple(agreements), tuple(sorted(set(problems)))
+
+
+def _absences(exact: Outputs, outputs: Outputs, side: str, dropped: Collection[str]) -> Iterator[Problem]:
+    for name in [*exact, *(outputs.keys() - exact.keys())]:
+        if name in dropped:
+            continue
+        expected = str(exact[name].shape) if name in exact else "no such output: the reference has none"
+        found = str(outputs[name].shape) if name in outputs else "no such output"
+        if expected != found:
+            yield Problem(name, f"the {side} gives another output", expected, found)
+
+
+def _not_finite(name: str, array: FloatArray, valid: NDArray[np.bool_], side: str) -> Iterator[Problem]:
+    count = sum(int(np.count_nonzero(~np.isfinite(part))) for part in _parts(array, valid))
+    if count:
+        yield Problem(name, f"the {side} gives {count} values that are not finite")
+
+
+def _compare(
+    name: str, exact: FloatArray, source: FloatArray, target: FloatArray, valid: NDArray[np.bool_], dtype: str
+) -> Agreement:
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # not finite: reported as such, and it agrees with nothing
+        scale, compared, _ = _rms(exact, np.zeros((), exact.dtype), valid)
+        noise = float(
+            np.maximum(_rms(source, exact, valid)[0], ROUNDING[dtype] * scale)
+        )  # np.maximum keeps NaN
+        difference = _rms(target, exact, valid)[0]
+        max_abs = _rms(target, source, valid)[2]
+    limit = LIMIT * noise
+    agrees = compared > 0 and math.isfinite(limit) and difference <= limit
+    return Agreement(name, difference, noise, limit, _ratio(difference, noise), max_abs, agrees, compared)
+
+
+def _ratio(difference: float, noise: float) -> float:
+    if noise == 0:
+        return 0.0 if difference == 0 else math.inf
+    return difference / noise
+
+
+def _rms(left: FloatArray, right: FloatArray, valid: NDArray[np.bool_]) -> tuple[float, int, float]:
+    """Root mean square of left - right, how many elements, and the largest absolute difference."""
+    total, count, largest = 0.0, 0, 0.0
+    for a, b in zip(_parts(left, valid), _parts(np.broadcast_to(right, left.shape), valid), strict=True):
+        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        total += float(np.square(apart).sum())
+        count += apart.size
+        largest = float(np.maximum(largest, apart.max(initial=0.0)))
+    return (math.sqrt(total / count) if count else 0.0), count, largest
+
+
+def _parts(array: FloatArray, valid: NDArray[np.bool_]) -> Iterator[FloatArray]:
+    """One row of the batch at a time, without its padding: copies stay small."""
+    for row, keep in zip(array, valid, strict=True):
+        yield row[keep] if array.ndim == 3 else row
+
+
+def _finite_or_none(fields: dict[str, object]) -> dict[str, object]:
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
