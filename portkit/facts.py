@@ -1,6 +1,6 @@
 """The facts of a model: everything besides its weights that decides which function it computes.
 
-They are logical: no framework's spelling, no framework's default. A layout's reader turns its config into Facts.
+They are logical: no framework's spelling, no framework's default. Each layout's config is read into them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Facts:
     task: str
     """One of TASKS."""
     head_style: str | None
-    """Where a sentence head's tanh layer lives: "bert" in the backbone, "roberta" in the head, None without one."""
+    """Where a sentence head's tanh layer lives: "bert" = the backbone, "roberta" = the head; else None."""
     vocab_size: int
     """Rows of the word table."""
     hidden_size: int
@@ -53,7 +53,7 @@ class Facts:
     hidden_act: str
     """Activation of the feed-forward layers, one of ACTIVATIONS."""
     lm_head_act: str
-    """Activation of the masked-LM transform, one of ACTIVATIONS: RoBERTa fixes "gelu", BERT uses hidden_act."""
+    """Activation of the masked-LM transform, one of ACTIVATIONS: RoBERTa has "gelu", BERT its hidden_act."""
     position_scheme: str
     """"absolute": position = position_offset + index. "padding": pad + the number of real tokens so far."""
     position_offset: int

@@ -1,1 +1,44 @@
-//! x
+//! BERT and RoBERTa models on [Burn](https://burn.dev) that load the folders written by portkit.
+//!
+//! A folder holds `config.json` and one weight file, `model.bpk` or `model.safetensors`. Each task has
+//! its model, and [`Pretrained::from_pretrained`] loads it; [`load`] picks the model by the task in
+//! `config.json`. Loading is strict: a tensor too few, too many or of another shape is an error that
+//! names it, and so are inputs that do not fit the model.
+//!
+//! ```no_run
+#![doc = include_str!("../examples/embed.rs")]
+//! ```
+#![warn(missing_docs)]
+
+mod activation;
+mod batch;
+pub mod cli;
+mod config;
+mod device;
+mod error;
+mod folder;
+mod heads;
+mod io;
+mod load;
+mod model;
+mod outputs;
+mod positions;
+mod pretrained;
+mod tasks;
+
+pub use batch::{Batch, InputRules};
+pub use config::{HeadStyle, HiddenAct, ModelConfig, PositionScheme, Task};
+pub use device::device;
+pub use error::{Error, Result};
+pub use heads::{LmHead, PreTrainingOutput, RobertaClassificationHead, TaskOutput};
+pub use io::{read_batch, write_arrays};
+pub use load::load;
+pub use model::{BertEmbeddings, BertModel, BertOutput, Pooler, RobertaModel};
+pub use outputs::{NamedArray, Runner};
+pub use positions::Positions;
+pub use pretrained::{Named, Pretrained};
+pub use tasks::{
+    BertForMaskedLm, BertForMultipleChoice, BertForNextSentence, BertForPreTraining,
+    BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification,
+    RobertaForSequenceClassification,
+};

@@ -49,13 +49,14 @@ Scalar = tuple[str, int | float | bool]  # kind as Burn calls it, value
 
 @dataclass(frozen=True)
 class BurnpackExtras:
-    """What a Burnpack file has beyond tensors and metadata; with it a file is written again byte for byte."""
+    """What a Burnpack file has beyond tensors; with it a file is written again byte for byte."""
 
     param_ids: Mapping[str, int] = field(default_factory=dict)  # Burn invents those that are missing
     blob_order: tuple[str, ...] = ()  # names in the order of their bytes; those not named follow by name
     scalars: Mapping[str, Scalar] = field(default_factory=dict)  # Burn 0.22 and newer
     aligned: bool = True  # False: the form of Burn 0.19, which newer ones misread
     padded: bool = True  # metadata filled up so that Burn 0.19 reads the aligned form too
+    metadata: Mapping[str, str] = field(default_factory=dict)  # without the filling
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,23 @@ def read_burnpack(path: Path) -> BurnpackContainer:
     packed = start != align(index_end)
     check_ranges(entries, 1 if packed else ALIGNMENT, source.name)
     _check_padding(source, index_end, start)
-    metadata, scalars = _metadata(index, source.name), _scalars(index, source.name)
+    metadata, scalars = dict(_metadata(index, source.name)), _scalars(index, source.name)
+    padded = metadata.pop(PAD_KEY, None) is not None
     extras = BurnpackExtras(
         {entry.spec.name: entry.param_id for entry in entries if entry.param_id is not None},
         tuple(entry.spec.name for entry in sorted(entries, key=lambda entry: (entry.start, entry.end))),
         scalars,
+        metadata=metadata,
         aligned=not packed and all(entry.start % ALIGNMENT == 0 for entry in entries),
-        padded=metadata.pop(PAD_KEY, None) is not None,
+        padded=padded,
     )
     tensors = {entry.spec.name: _lazy(source, entry, start) for entry in entries}
     return BurnpackContainer("burnpack", tensors, metadata, _notes(index, entries, extras), extras)
+
+
+def read_extras(path: Path) -> BurnpackExtras:
+    """What `write_burnpack` needs to write this file again byte for byte. Raises UnreadableError."""
+    return read_burnpack(path).extras
 
 
 def _read_index(source: Source) -> tuple[dict[str, Any], int]:
@@ -195,7 +203,9 @@ def write_burnpack(
     check_unique(specs)
     extras = extras or BurnpackExtras()
     starts, end = _place(specs, extras)
-    index = _encode_index(sorted(specs, key=lambda spec: spec.name), starts, metadata, extras)
+    index = _encode_index(
+        sorted(specs, key=lambda spec: spec.name), starts, {**extras.metadata, **metadata}, extras
+    )
     header = _HEADER.pack(MAGIC, VERSION, len(index)) + index
     start = align(len(header)) if extras.aligned else len(header)
     with replacing(path) as file:

@@ -19,8 +19,10 @@ from portkit.errors import UnreadableError, unreadable
 from portkit.formats.source import Source, system_errors
 
 MAX_DEPTH = 64  # real records are about ten deep
-MAX_NODES = 1_000_000  # each costs up to 100 bytes here, and one in the file
+MAX_NODES = 200_000  # real records have thousands; each costs some 200 bytes here, and one in the file
 MAX_TEXT = 1 << 16
+MAX_PATHS = 16 << 20  # characters of all paths together: one long key stands in the path of all below it
+MAX_SHOWN = 500  # characters of a path in a message
 _CHUNK = 4096
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 _NUMBERS = {0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q"}
@@ -69,12 +71,11 @@ class _Scanner:
     source: Source
     at: int = 0
     nodes: int = 0
+    paths: int = 0
     trail: list[str] = field(default_factory=list)
 
     def value(self) -> Node:
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            raise self.error("the record has too many parts", f"at most {MAX_NODES}", "more")
+        self._count()
         first = self._take(1)[0]
         if first in _CONSTANTS:
             return _CONSTANTS[first]
@@ -86,8 +87,20 @@ class _Scanner:
             return first if first <= 0x7F else first - 256
         return self._sized(*self._size(first))
 
+    def _count(self) -> None:
+        self.nodes += 1
+        self.paths += sum(map(len, self.trail))
+        if self.nodes > MAX_NODES:
+            raise self.error("the record has too many parts", f"at most {MAX_NODES}", "more")
+        if self.paths > MAX_PATHS:
+            raise self.error(
+                "the names in the record are too long", f"at most {MAX_PATHS} characters", "more"
+            )
+
     def error(self, what: str, expected: str = "", found: str = "") -> UnreadableError:
-        where = ": ".join((self.source.name, *filter(None, [".".join(self.trail)])))
+        path = ".".join(self.trail)
+        path = path if len(path) <= MAX_SHOWN else f"{path[:MAX_SHOWN]}…"
+        where = f"{self.source.name}: {path}" if path else self.source.name
         return unreadable(f"{where} (byte {self.at})", what, expected=expected, found=found)
 
     def _size(self, first: int) -> tuple[str, int]:

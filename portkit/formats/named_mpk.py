@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+import sys
 from dataclasses import dataclass, field
 from reprlib import repr as brief
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgpack  # type: ignore[import-untyped]
 
 from portkit.errors import Problem, UnreadableError, UsageError, unreadable
+from portkit.formats.burnpack_index import MAX_PROBLEMS
 from portkit.formats.container import Container
 from portkit.formats.mpk_record import Parameter, is_parameter, leaves, parse_parameter
 from portkit.formats.mpk_scan import Node, scan
@@ -41,13 +44,14 @@ _FORMAT = "burn_core::record::file::NamedMpkFileRecorder<burn_core::record::sett
 
 @dataclass(frozen=True)
 class NamedMpkExtras:
-    """What a record has beyond tensors and metadata; with it a file is written again byte for byte."""
+    """What a record has beyond tensors; with it a file is written again byte for byte."""
 
     ids: Mapping[str, str] = field(
         default_factory=dict
     )  # by tensor name; missing ones are made from the name
     constants: Mapping[str, object] = field(default_factory=dict)  # by path: nil, text, numbers, empty maps
     order: tuple[str, ...] = ()  # the paths of tensors and constants; those not named follow
+    metadata: Mapping[str, str] = field(default_factory=dict)  # taken as it is, when there is any
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ def read_named_mpk(path: Path) -> NamedMpkContainer:
         {name: parameter.id for name, parameter in parameters.items()},
         constants,
         tuple(name for name, _ in order),
+        metadata,
     )
     tensors = {name: parameter.tensor for name, parameter in parameters.items()}
     return NamedMpkContainer("named_mpk", tensors, metadata, _notes(record, parameters), extras)
@@ -103,6 +108,8 @@ def _sort(
     constants: dict[str, object] = {}
     problems: list[Problem] = []
     for name, node in found:
+        if len(problems) == MAX_PROBLEMS:
+            break
         try:
             parameter = parse_parameter(node, name, metadata, source)
         except UnreadableError as error:
@@ -114,7 +121,7 @@ def _sort(
             parameters[name] = parameter
     problems += _shared_ids(parameters, source.name)
     if problems:
-        raise UnreadableError("cannot read the checkpoint", problems)
+        raise UnreadableError("cannot read the checkpoint", problems[:MAX_PROBLEMS])
     return parameters, constants
 
 
@@ -151,13 +158,14 @@ def write_named_mpk(
 
     The arrays come in the order of `specs`, which may be any. `constants` puts values that are no tensors at
     paths of the record, e.g. `{"encoder.layers.0.pwff.gelu": None}`; `extras`, of a record that was read,
-    does so too. Raises RefusedError for a dtype that Burn lacks, PortkitError when names make no tree or
-    arrays are not as announced.
+    does so too, and its metadata replaces `version` and `settings`. Raises RefusedError for a dtype that Burn
+    lacks, PortkitError when names make no tree or arrays are not as announced.
     """
     check_unique(specs)
     extras = extras or NamedMpkExtras()
+    metadata = Constant(dict(extras.metadata)) if extras.metadata else _metadata(version, settings)
     item = build_tree(specs, {**extras.constants, **constants}, extras.order)
-    record: dict[str, Tree] = {"metadata": _metadata(version, settings), "item": item, "_b": Constant([])}
+    record: dict[str, Tree] = {"metadata": metadata, "item": item, "_b": Constant([])}
     ids = {spec.name: extras.ids.get(spec.name) or param_id(spec.name) for spec in specs}
     layout = list(_record_pieces(record, ids))
     with replacing(path) as file:
@@ -169,6 +177,11 @@ def write_named_mpk(
                 places[piece.name] = file.tell()
                 file.seek(piece.nbytes, 1)
         write_at_offsets(file, 0, specs, arrays, [places[spec.name] for spec in specs])
+
+
+def tree_order(names: Iterable[str]) -> list[str]:
+    """The names in the order of a record's bytes: specs in this order are written without going back."""
+    return sorted(names, key=lambda name: [_rank(part) for part in name.split(".")])
 
 
 def _record_pieces(record: Mapping[str, Tree], ids: Mapping[str, str]) -> Iterator[Piece]:
@@ -185,6 +198,11 @@ def _metadata(version: str, settings: str) -> Constant:
     floats, ints = SETTINGS[settings]
     form = _FORMAT.format(settings)
     return Constant({"float": floats, "int": ints, "format": form, "version": version, "settings": settings})
+
+
+def _rank(part: str) -> tuple[int, str]:
+    """Numbers of vectors by their value, then names."""
+    return (len(part), part) if re.fullmatch("[0-9]+", part) else (sys.maxsize, part)
 
 
 def param_id(name: str) -> str:

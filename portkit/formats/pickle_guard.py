@@ -9,13 +9,15 @@ from __future__ import annotations
 import pickletools
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from portkit.errors import UnreadableError, unreadable
 from portkit.formats.source import system_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 _LEGACY_PICKLES = 5  # torch's number, its version, the machine, the object, the keys of the storages
 _SIZE_BYTES = 8  # before the data of each storage of a legacy file

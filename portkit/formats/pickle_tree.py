@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 SEPARATOR = "/"  # a state dict's own names have dots
 MAX_DEPTH = 64
@@ -34,7 +37,7 @@ class Leaves:
         return tuple(notes)
 
 
-def gather(root: object, is_tensor: Callable[[object], bool]) -> Leaves:
+def gather(root: object, kind: type) -> Leaves:
     """All leaves of nested dictionaries, lists and tuples. A container that is met again is not entered again.
 
     Raises TreeError when containers lie deeper than MAX_DEPTH, or when two tensors would get one name.
@@ -44,7 +47,7 @@ def gather(root: object, is_tensor: Callable[[object], bool]) -> Leaves:
 
     def walk(path: tuple[str, ...], value: object) -> None:
         name = SEPARATOR.join(path)
-        if is_tensor(value):
+        if isinstance(value, kind):
             if name in leaves.tensors:
                 raise TreeError(f"two tensors have the name {name}")
             leaves.tensors[name] = value

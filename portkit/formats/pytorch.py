@@ -10,10 +10,8 @@ import re
 import struct
 import warnings
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkit.errors import MissingRuntimeError, Problem, UnreadableError, unreadable
 from portkit.formats.container import Container
@@ -22,6 +20,10 @@ from portkit.formats.pickle_tree import TreeError, gather
 from portkit.formats.sniff import identify
 from portkit.formats.source import system_errors
 from portkit.tensors import NUMPY_DTYPES, Array, LazyTensor, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 # A bag of values that runs nothing; fairseq keeps the options of a training in one.
 _HARMLESS = [Namespace]
@@ -72,27 +74,28 @@ def read_pytorch(path: Path) -> Container:
     """
     if (kind := identify(path)) != "pytorch":
         raise unreadable(path, "not a PyTorch pickle", found=kind)
-    torch = _import_torch()
+    _need_torch()
     form = examine(path)
     if greedy := form.names & _GREEDY:
         raise _refuses(path, greedy)
-    tree = _load(torch, path, form)
+    tree = _load(path, form)
     if not isinstance(tree, dict):
         hint = "save a state dict: torch.save(model.state_dict(), …)"
         raise unreadable(path, "not a dictionary of tensors", found=f"a {type(tree).__name__}", hint=hint)
-    return _container(torch, path, form, tree)
+    return _container(path, form, tree)
 
 
-def _import_torch() -> Any:
+def _need_torch() -> None:
     try:
-        import torch
+        import torch  # noqa: F401
     except ImportError as error:
         problem = Problem("", "reading a PyTorch pickle needs torch", hint="pip install portkit[hf]")
         raise MissingRuntimeError("torch is not installed", [problem]) from error
-    return torch
 
 
-def _load(torch: Any, path: Path, form: ZipForm | LegacyForm) -> object:
+def _load(path: Path, form: ZipForm | LegacyForm) -> object:
+    import torch
+
     # torch.load hands a path with this suffix to the safetensors library, whatever is in the file
     mapped = isinstance(form, ZipForm) and path.suffix != ".safetensors"
     try:
@@ -127,34 +130,38 @@ def _refuses(path: Path, names: Iterable[str]) -> UnreadableError:
     )
 
 
-def _container(torch: Any, path: Path, form: ZipForm | LegacyForm, tree: object) -> Container:
+def _container(path: Path, form: ZipForm | LegacyForm, tree: object) -> Container:
+    from torch import Tensor
+
     try:
-        leaves = gather(tree, lambda value: isinstance(value, torch.Tensor))
+        leaves = gather(tree, Tensor)
     except TreeError as error:
         raise unreadable(path, "the dictionary cannot be laid flat", found=str(error)) from error
     if not leaves.tensors:
         raise unreadable(path, "no tensor is in it", found=f"{len(leaves.others)} other entries")
-    _check_tensors(torch, path, leaves.tensors)
+    _check_tensors(path, leaves.tensors)
     if what := form.disagreement(_storage_sizes(leaves.tensors.values())):
         raise broken(path, what)
-    tensors = {name: _lazy(torch, name, tensor, path.name) for name, tensor in leaves.tensors.items()}
+    tensors = {name: _lazy(name, tensor, path.name) for name, tensor in leaves.tensors.items()}
     notes = leaves.notes() + ((_LEGACY_NOTE,) if isinstance(form, LegacyForm) else ())
     return Container("pytorch", tensors, {}, notes)
 
 
-def _check_tensors(torch: Any, path: Path, tensors: Mapping[str, Any]) -> None:
+def _check_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     limit = max(path.stat().st_size, _REPEAT_BYTES)
     problems = [
         Problem(f"{path}: {name}", what)
         for name, tensor in tensors.items()
-        if (what := _objection(torch, tensor, limit))
+        if (what := _objection(tensor, limit))
     ]
     if problems:
         raise UnreadableError("cannot read the checkpoint", problems)
 
 
-def _objection(torch: Any, tensor: Any, limit: int) -> str:
+def _objection(tensor: torch.Tensor, limit: int) -> str:
     """Why the tensor cannot become an array, or nothing."""
+    import torch
+
     if tensor.layout != torch.strided:
         return f"sparse ({tensor.layout}): save it dense"
     if tensor.is_quantized:
@@ -168,23 +175,25 @@ def _objection(torch: Any, tensor: Any, limit: int) -> str:
     return ""
 
 
-def _storage_sizes(tensors: Iterable[Any]) -> list[int]:
+def _storage_sizes(tensors: Iterable[torch.Tensor]) -> list[int]:
     """Bytes of each storage that has any, once, whichever tensors share it."""
     storages = (tensor.untyped_storage() for tensor in tensors)
     return [*{storage.data_ptr(): storage.nbytes() for storage in storages if storage.nbytes()}.values()]
 
 
-def _dtype(tensor: Any) -> str:
+def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _lazy(torch: Any, name: str, tensor: Any, file: str) -> LazyTensor:
+def _lazy(name: str, tensor: torch.Tensor, file: str) -> LazyTensor:
     spec = TensorSpec(name, tuple(tensor.shape), _DTYPES[_dtype(tensor)])
-    return LazyTensor(spec, partial(_array, torch, tensor, spec), file=file)
+    return LazyTensor(spec, partial(_array, tensor, spec), file=file)
 
 
-def _array(torch: Any, tensor: Any, spec: TensorSpec) -> Array:
+def _array(tensor: torch.Tensor, spec: TensorSpec) -> Array:
     """By way of bytes: numpy and torch share no 16-bit brain floats and no 8-bit floats."""
+    import torch
+
     data = tensor.detach().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy()
     array: Array = data.view(NUMPY_DTYPES[spec.dtype]).reshape(spec.shape)
     return array

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -25,17 +23,18 @@ from portkit.formats.strict_json import parse_object
 from portkit.formats.write import check_unique, mismatch, replacing, write_at_offsets
 from portkit.tensors import NUMPY_DTYPES, Array, LazyTensor, TensorSpec
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
 LENGTH_BYTES = 8
 MAX_HEADER = 32 << 20  # the library's own limit is 100 MB; 32 MiB name 300 000 tensors
 METADATA = "__metadata__"
 MAX_DIMS = 64  # numpy's limit
 # The library sorts by dtype in the order of its own list, last one first, and then by name.
-_RANKS = {
-    dtype: rank
-    for rank, dtype in enumerate(
-        "U64 I64 F64 F32 U32 I32 BF16 F16 U16 I16 F8_E4M3 F8_E5M2 I8 U8 BOOL".split(),
-    )
-}
+_ORDER = (
+    "U64", "I64", "F64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16", "F8_E4M3", "F8_E5M2", "I8", "U8", "BOOL"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def lay_out(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
     header: dict[str, object] = {METADATA: dict(metadata)} if metadata else {}
     offsets: dict[str, int] = {}
     end = 0
-    for spec in sorted(specs, key=lambda spec: (_RANKS[spec.dtype], spec.name)):
+    for spec in sorted(specs, key=lambda spec: (_ORDER.index(spec.dtype), spec.name)):
         if spec.name == METADATA:
             raise mismatch(spec.name, "the format keeps this name for itself")
         offsets[spec.name] = end

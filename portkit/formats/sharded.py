@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from portkit.errors import PortkitError, Problem, UnreadableError, unreadable
 from portkit.formats.container import Container
@@ -16,7 +16,11 @@ from portkit.formats.safetensors_file import lay_out, read_safetensors, write_sa
 from portkit.formats.source import file_source
 from portkit.formats.strict_json import parse_object
 from portkit.formats.write import mismatch, write_at_offsets
-from portkit.tensors import Array, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from portkit.tensors import Array, TensorSpec
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from portkit.errors import UnreadableError, unreadable
 from portkit.formats.source import GZIP_MAGIC, system_errors
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD_BYTES = 512
 ZIP_MAGIC = b"PK\x03\x04"

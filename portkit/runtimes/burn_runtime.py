@@ -11,12 +11,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from portkit.errors import MissingRuntimeError, Problem, RuntimeFailedError
-from portkit.runtimes.outputs import Inputs, Outputs
+
+if TYPE_CHECKING:
+    from portkit.runtimes.outputs import Inputs, Outputs
 
 NAME = "Burn"
 PROGRAM = "portkit-burn"
@@ -98,7 +101,8 @@ def _start(command: list[str]) -> None:
 
 def _read(program: Path, path: Path) -> Outputs:
     try:
-        return load_file(path)
+        outputs: Outputs = load_file(path)
     except (OSError, SafetensorError) as error:
         problem = Problem(str(program), f"its outputs cannot be read: {error}")
         raise RuntimeFailedError("Burn gave no outputs", [problem]) from error
+    return outputs

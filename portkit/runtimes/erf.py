@@ -1,6 +1,6 @@
 """The error function in double precision, which numpy lacks.
 
-Around each point of a fine grid, erf is its Taylor polynomial; the derivatives of erf are Hermite polynomials H_n:
+Around each point of a fine grid erf is its Taylor polynomial; its derivatives are Hermite polynomials H_n:
 erf^(n+1)(x) = 2/sqrt(pi) (-1)^n H_n(x) exp(-x^2). The grid's own values come from math.erf.
 """
 
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _STEPS_PER_UNIT = 256  # the sixth-order remainder is then below 1e-17
 _TERMS = 6
@@ -22,7 +24,7 @@ Float = TypeVar("Float", bound=np.floating[Any])
 
 
 def erf(x: NDArray[Float]) -> NDArray[Float]:
-    """The error function of every element, computed in float64, returned in the shape and dtype of `x`; NaN stays NaN."""
+    """The error function of every element, computed in float64, in the shape and dtype of `x`; NaN stays."""
     flat = np.ravel(x)
     result = np.empty_like(flat)
     for start in range(0, flat.size, _BLOCK):
@@ -41,7 +43,8 @@ def _erf(x: NDArray[np.float64]) -> NDArray[np.float64]:
     value = terms[-1][nearest]
     for coefficient in terms[-2::-1]:
         value = value * distance + coefficient[nearest]
-    return np.copysign(value, x)
+    signed: NDArray[np.float64] = np.copysign(value, x)
+    return signed
 
 
 @cache

@@ -1,21 +1,23 @@
 """The forward contract: what every runtime is given and what it gives back.
 
-`hidden_states.0` (the embeddings after their norm) to `hidden_states.{L}` are [B, S, H], `pooled_output` is [B, H];
-`logits` is [B, S, *] for the tasks that judge tokens and [B, *] for those that judge a row;
-pre-training adds `seq_relationship_logits` [B, 2]. Multiple choice takes one choice per row.
+`hidden_states.0` (the embeddings after their norm) to `hidden_states.{L}` are [B, S, H], `pooled_output` is
+[B, H]; `logits` is [B, S, *] for tasks that judge tokens and [B, *] for those that judge a row; pre-training
+adds `seq_relationship_logits` [B, 2]. Multiple choice takes one choice per row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from portkit.errors import Problem, UsageError
-from portkit.facts import Facts
+
+if TYPE_CHECKING:
+    from portkit.facts import Facts
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.int64]
@@ -54,7 +56,7 @@ def gives_pooled(facts: Facts) -> bool:
 class Inputs:
     """A right-padded batch: three int64 arrays [B, S]; attention_mask is 1 at real tokens, then 0.
 
-    Raises UsageError for other shapes, other dtypes, a row without tokens, and padding that is not on the right.
+    Raises UsageError for other shapes or dtypes, a row without tokens, and padding that is not on the right.
     """
 
     input_ids: IntArray
@@ -69,7 +71,8 @@ class Inputs:
     @property
     def lengths(self) -> IntArray:
         """Number of real tokens per row, [B]."""
-        return self.attention_mask.sum(axis=1)
+        lengths: IntArray = self.attention_mask.sum(axis=1)
+        return lengths
 
     @property
     def valid(self) -> NDArray[np.bool_]:
@@ -104,7 +107,7 @@ class Inputs:
 
 
 def require_fit(facts: Facts, inputs: Inputs) -> None:
-    """Raise UsageError unless every id has a row in its table and the batch is no longer than the model takes."""
+    """Raise UsageError unless every id has a row in its table and the model takes a batch of this length."""
     problems = []
     for name, ids, rows in (
         ("input_ids", inputs.input_ids, facts.vocab_size),

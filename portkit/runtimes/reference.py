@@ -1,24 +1,21 @@
 """The reference: the whole family's forward pass in numpy, straight from logical tensors.
 
-In float64 it is the exact function that every framework's result is measured against; in float32 it stands in for a
-framework that is not installed. It is written as formulas, shares no code with any framework, and knows no checkpoint.
+In float64 it is the exact function that every framework's result is measured against; in float32 it stands in
+for a framework that is not installed. It is written as formulas and shares no code with any framework.
 
-Axes: t = real tokens of the whole batch, s = real tokens of one row, b = rows, h = hidden, n d = heads and head size.
+Axes: t = real tokens of the batch, s = those of one row, b = rows, h = hidden, n d = heads and head size.
 Padding is not masked but left out: a masked key has weight 0, so the rows' real tokens are computed alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from portkit.errors import Problem, RuntimeFailedError
-from portkit.facts import Facts
 from portkit.runtimes.erf import erf
 from portkit.runtimes.outputs import (
     LOGITS,
@@ -27,12 +24,18 @@ from portkit.runtimes.outputs import (
     VOCABULARY_TASKS,
     FloatArray,
     Inputs,
+    IntArray,
     Outputs,
     gives_pooled,
     hidden_name,
     require_fit,
 )
-from portkit.tensors import LazyTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from portkit.facts import Facts
+    from portkit.tensors import LazyTensor
 
 FloatType = type[np.floating[Any]]
 Rows = tuple[slice, ...]  # where each row's tokens lie on the t axis
@@ -58,7 +61,7 @@ class Weights:
         if name not in self.tensors:
             problem = Problem(name, "the reference needs this tensor", hint="check the task and its facts")
             raise RuntimeFailedError("cannot compute the reference", [problem])
-        return self.tensors[name].read().astype(self.dtype)
+        return self.tensors[name].read().astype(self.dtype, copy=False)
 
 
 def run_reference(
@@ -67,7 +70,7 @@ def run_reference(
     """Every output of the forward contract, in `dtype`; padding positions are 0.
 
     `tensors` are in canonical orientation (x @ kernel + bias); one layer of them is in memory at a time.
-    Raises UsageError for inputs that do not fit, RuntimeFailedError for a missing tensor or an unknown activation.
+    Raises UsageError for inputs that misfit, RuntimeFailedError for an absent tensor or unknown activation.
     """
     require_fit(facts, inputs)
     weights = Weights(tensors, dtype)
@@ -104,13 +107,15 @@ def _embed(facts: Facts, weights: Weights, inputs: Inputs) -> FloatArray:
     return _norm(facts, weights, "embeddings.norm", word_th + type_th + position_th)
 
 
-def positions(facts: Facts, inputs: Inputs) -> NDArray[np.int64]:
+def positions(facts: Facts, inputs: Inputs) -> IntArray:
     """Row of the position table that each token reads, int64 [B, S]; meaningless at padding."""
     ids = inputs.input_ids
     if facts.position_scheme == "padding":  # a pad id inside a sentence is not counted and reads the pad row
         counted = (ids != facts.pad_token_id).astype(np.int64)
-        return facts.pad_token_id + np.cumsum(counted, axis=1) * counted
-    return np.broadcast_to(facts.position_offset + np.arange(ids.shape[1]), ids.shape)
+        ordinal: IntArray = np.cumsum(counted, axis=1) * counted
+        return facts.pad_token_id + ordinal
+    row: IntArray = facts.position_offset + np.arange(ids.shape[1])
+    return np.broadcast_to(row, ids.shape)
 
 
 def _layer(facts: Facts, weights: Weights, at: str, x_th: FloatArray, rows: Rows) -> FloatArray:
@@ -149,7 +154,7 @@ def _token_outputs(facts: Facts, weights: Weights, x_th: FloatArray) -> dict[str
 
 
 def _sentence_outputs(facts: Facts, weights: Weights, first_bh: FloatArray) -> dict[str, FloatArray]:
-    """What is computed from the first token: both head styles are this one function, tanh(dense) then linear."""
+    """What the first token gives. Both head styles are this one function: tanh of a linear, then a linear."""
     outputs: dict[str, FloatArray] = {}
     if not (facts.has_pooler or facts.task in _SENTENCE_HEADS):
         return outputs
@@ -163,18 +168,22 @@ def _sentence_outputs(facts: Facts, weights: Weights, first_bh: FloatArray) -> d
 
 
 def _linear(weights: Weights, at: str, x: FloatArray) -> FloatArray:
-    return x @ weights(f"{at}.kernel") + weights(f"{at}.bias")
+    product: FloatArray = x @ weights(f"{at}.kernel")
+    product += weights(f"{at}.bias")
+    return product
 
 
 def _norm(facts: Facts, weights: Weights, at: str, x: FloatArray) -> FloatArray:
-    centred = x - x.mean(axis=-1, keepdims=True)
+    centred: FloatArray = x - x.mean(axis=-1, keepdims=True)
     variance = np.square(centred).mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + facts.layer_norm_eps) * weights(f"{at}.scale") + weights(f"{at}.bias")
+    centred /= np.sqrt(variance + facts.layer_norm_eps)
+    return centred * weights(f"{at}.scale") + weights(f"{at}.bias")
 
 
 def _softmax(x: FloatArray) -> FloatArray:
-    powers = np.exp(x - x.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    powers: FloatArray = np.exp(x - x.max(axis=-1, keepdims=True))
+    powers /= powers.sum(axis=-1, keepdims=True)
+    return powers
 
 
 def _gelu(x: FloatArray) -> FloatArray:
@@ -182,11 +191,13 @@ def _gelu(x: FloatArray) -> FloatArray:
 
 
 def _gelu_tanh(x: FloatArray) -> FloatArray:
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    bend: FloatArray = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+    return 0.5 * x * (1 + bend)
 
 
 def _relu(x: FloatArray) -> FloatArray:
-    return np.maximum(x, 0)
+    kept: FloatArray = np.maximum(x, 0)
+    return kept
 
 
 _ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {

@@ -1,23 +1,26 @@
-"""Runs a model in Hugging Face transformers: a folder as it lies there, or tensors under Hugging Face's names.
+"""Runs a model in Hugging Face transformers: a folder as it lies there, or tensors under its names.
 
-Attention is "eager" unless asked otherwise: the same kernels on every machine, and the same result on every run.
+Attention is "eager" unless asked otherwise: plain products and a softmax, the same result on every run.
 Nothing is looked up on the network, and no setting of torch or transformers outlives a call.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata, util
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from portkit.errors import MissingRuntimeError, Problem, RuntimeFailedError, UsageError
 from portkit.runtimes.outputs import LOGITS, POOLED, RELATION, FloatArray, Inputs, Outputs, hidden_name
-from portkit.tensors import LazyTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from portkit.tensors import LazyTensor
 
 NAME = "transformers"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -34,7 +37,7 @@ def transformers_label() -> str:
 
 
 def resolve_device(device: str) -> str:
-    """ "auto" is "cuda" where torch sees a GPU and "cpu" elsewhere. UsageError when that device is not there."""
+    """The device to run on: "auto" is "cuda" where torch sees a GPU, else "cpu". UsageError if not there."""
     with _torch() as torch:
         found = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "auto":
@@ -60,8 +63,8 @@ def run_transformers(
     """The outputs of the model in `folder`, loaded by the class `class_name` as it is written.
 
     `has_pooler` decides for task "model" alone: the other classes decide for themselves.
-    Raises MissingRuntimeError without transformers, RuntimeFailedError when keys are missing, unexpected or of another
-    shape, and when loading or running fails.
+    Raises MissingRuntimeError without transformers, RuntimeFailedError when keys are missing, unexpected or
+    of another shape, and when loading or running fails.
     """
     device = resolve_device(device)
     with _torch() as torch, _explained(f"{class_name} cannot load {folder}"):
@@ -91,9 +94,9 @@ def run_transformers_tensors(
     device: str = "cpu",
     attention: str = "eager",
 ) -> Outputs:
-    """The outputs of `class_name` built from `config`, with `tensors` under that class's own names and orientation.
+    """The outputs of `class_name` built from `config`, with `tensors` in that class's names and orientation.
 
-    Tied tensors may be absent. A backbone that its class builds without a pooler gets one where `has_pooler` is true.
+    Tied tensors may be absent. A backbone that its class builds without a pooler gets one if `has_pooler`.
     Raises like run_transformers.
     """
     device = resolve_device(device)

@@ -1,1 +1,1 @@
-"""The proof that two models compute the same function: inputs, runs, and a limit derived from measured noise."""
+"""The proof that two models compute one function: inputs, runs, and a limit derived from measured noise."""

@@ -8,23 +8,28 @@ With `exact` the float64 reference on the same weights and inputs, over real tok
 
 Why 8: other orders of summation stay below 2.5 times the noise, visible faults start at 90 times.
 Why rms and not the largest difference: it varies less between honest runs; the largest is reported beside it.
-Why a floor: a source that is nearly exact by luck (a saturated tanh: 1.0) must not forbid its neighbour in float32.
-The floor is what rounding `exact` itself costs. Where `exact` is 0 throughout (a pooler that was filled with zeros) it
-is 0 too, and so is the noise of any source: then the target must be exactly 0, which it is if its zeros arrived.
+Why a floor: a source that is exact by luck (a saturated tanh: 1.0) must not forbid its neighbour in float32.
+The floor is what rounding `exact` itself costs. Where `exact` is 0 throughout (a pooler filled with zeros) it
+is 0 too, as is the noise of an honest source: the target must be exactly 0, and is, if its zeros arrived.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from portkit.errors import Problem
-from portkit.runtimes.outputs import FloatArray, Outputs
-from portkit.verify.inputs import Coverage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from numpy.typing import NDArray
+
+    from portkit.runtimes.outputs import FloatArray, Outputs
+    from portkit.verify.inputs import Coverage
 
 LIMIT = 8.0
 ROUNDING = {"float64": 2.0**-54, "float32": 2.0**-25, "float16": 2.0**-12, "bfloat16": 2.0**-9}
@@ -92,11 +97,7 @@ class ForwardVerdict:
             return f"{looked}: agree, at most {self.worst.ratio:.2f} times the noise ({self.worst.output})"
         parting = next((item for item in self.agreements if not item.agrees), None)
         if parting is None:
-            return (
-                f"{looked}: not proved, {len(self.problems)} problems"
-                if self.problems
-                else f"{looked}: not proved"
-            )
+            return f"{looked}: not proved ({len(self.problems)} found wrong)"
         times = f"{parting.ratio:.3g} times the noise, limit {LIMIT:g}"
         return f"{looked}: parts at {parting.output}, {describe(parting.output)}: {times}"
 
@@ -139,8 +140,8 @@ def compare_outputs(
 ) -> tuple[tuple[Agreement, ...], tuple[Problem, ...]]:
     """Compare every output of the reference, in its order, at the real tokens that `valid` [B, S] marks.
 
-    Outputs in `dropped` may be absent from the target and are then left out. Any other that one side lacks, that only a
-    side has, or that has another shape is a problem; so are no outputs at all and values that are not finite.
+    Outputs in `dropped` are left out. Any other that one of the three lacks, or that has another shape, is a
+    problem; so are no outputs at all and values that are not finite.
     """
     wanted = [name for name in exact if name not in dropped]
     sides = {"source": source, "target": target}

@@ -1,17 +1,21 @@
-"""The forward proof: source and target run on the same inputs, measured against the exact function of the source."""
+"""The forward proof: source and target on the same inputs, measured against the source's exact function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from portkit.errors import MissingRuntimeError
-from portkit.runtimes.outputs import Inputs, Outputs
-from portkit.runtimes.reference import FloatType
 from portkit.verify.agreement import ForwardVerdict, compare_outputs
-from portkit.verify.inputs import Coverage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from portkit.runtimes.outputs import Inputs, Outputs
+    from portkit.runtimes.reference import FloatType
+    from portkit.verify.inputs import Coverage
 
 REFERENCE = "numpy float64"
 
@@ -41,9 +45,9 @@ def compare_runs(
 ) -> ForwardVerdict:
     """Run both sides and the source's reference, and judge the target.
 
-    A framework that is not installed is replaced by the reference in float32 on the same side's tensors; the verdict's
-    runtime then reads "reference, not Burn". `invented` names outputs that the source's framework lacks by design and
-    its reference has (a synthesised pooler), `dropped` those that the target lacks by design.
+    A framework that is not installed is replaced by the reference in float32 on the same side's tensors; the
+    verdict's runtime then reads "reference, not Burn". `invented` names outputs that the source's framework
+    lacks by design and its reference has (a synthesised pooler), `dropped` those that the target so lacks.
     Raises what the frameworks' runtimes raise when they fail.
     """
     exact = source.reference(np.float64)
@@ -75,7 +79,7 @@ def _run(side: Side) -> tuple[Outputs, str]:
 
 
 def _complete(outputs: Outputs, side: Side, invented: Collection[str]) -> Outputs:
-    """Outputs that the framework lacks by design, from the reference in float32, whose noise is then the measure."""
+    """Add what the framework lacks by design from the reference in float32: its noise is the measure."""
     lacking = [name for name in invented if name not in outputs]
     if not lacking:
         return outputs

@@ -6,13 +6,16 @@ Real sentences would touch less: a few hundred of the vocabulary's rows, one tok
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from portkit.errors import Problem, RefusedError
-from portkit.facts import Facts
 from portkit.runtimes.outputs import VOCABULARY_TASKS, Inputs, IntArray
 from portkit.runtimes.reference import positions
+
+if TYPE_CHECKING:
+    from portkit.facts import Facts
 
 __all__ = ["Coverage", "Inputs", "choose_inputs", "coverage_of"]
 
@@ -22,7 +25,7 @@ _FEWEST_ROWS = 2  # below, nothing would be padded
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a batch touches: (distinct rows read, rows there are) of each table, tokens per row, real pad ids."""
+    """What a batch touches: of each table (distinct rows read, rows there are); and the tokens per row."""
 
     vocabulary: tuple[int, int]
     positions: tuple[int, int]
@@ -50,9 +53,9 @@ class Coverage:
 def choose_inputs(facts: Facts, *, seed: int = 0) -> Inputs:
     """A right-padded batch, the same on every call with the same seed.
 
-    Rows: the longest sentence that the model takes, one of half, one of an eighth, one of two tokens; fewer where the
-    logits are so wide that the batch would not fit into memory. Ids are evenly spread from first to last, without the
-    pad id; every token type stands in one stretch of each row.
+    Rows: the longest sentence that the model takes, half of it, an eighth, two tokens; fewer where logits are
+    so wide that the batch would fill memory. Ids are spread evenly from first to last, without the pad id;
+    every token type stands in one stretch of each row.
     Raises RefusedError when the model takes no tokens at all.
     """
     lengths = _lengths(facts)
@@ -89,7 +92,7 @@ def _lengths(facts: Facts) -> tuple[int, ...]:
 
 
 def _spread_ids(facts: Facts, count: int, seed: int) -> IntArray:
-    """`count` ids, first and last among them, evenly spread, in random order: neighbours should not be alike."""
+    """`count` ids from first to last, evenly spread, in random order: neighbours should not be alike."""
     known = np.arange(facts.vocab_size)
     usable = known[known != facts.pad_token_id] if facts.vocab_size > 1 else known
     picks = np.rint(np.linspace(0, len(usable) - 1, count)).astype(np.int64)

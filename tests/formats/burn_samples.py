@@ -61,7 +61,7 @@ def damage(draw, data, header):
 
 
 def assert_read_or_refused(read, path, data):
-    """Reading all of the file gives arrays or an error of portkit's own, within the memory of a small file."""
+    """All of the file is read, or refused by an error of portkit's own, within the memory of a small file."""
     path.write_bytes(data)
     tracemalloc.start()
     try:

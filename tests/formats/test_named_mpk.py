@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from named_mpk_files import HALF, craft, param, write
 
-from portkit.formats.named_mpk import NamedMpkExtras, param_id, read_named_mpk, write_named_mpk
+from portkit.formats.named_mpk import NamedMpkExtras, param_id, read_named_mpk, tree_order, write_named_mpk
 from portkit.tensors import TensorSpec
 
 REAL = FIXTURES / "modern-lstm-0.17.0.mpk"
@@ -32,8 +32,7 @@ def path(tmp_path):
 def rewrite(path, found, names):
     specs = [found.tensors[name].spec for name in names]
     arrays = (found.tensors[name].read() for name in names)
-    options = {"version": found.metadata["version"], "settings": found.metadata["settings"]}
-    write_named_mpk(path, specs, arrays, **options, extras=found.extras)
+    write_named_mpk(path, specs, arrays, extras=found.extras)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -113,11 +112,11 @@ def test_what_burn_expects_is_written(path):
     assert record["item"] == {"encoder": {"layers": layers}, "pooler": {"bias": weights[2]}}
     assert record["_b"] == []
     assert [*record] == ["metadata", "item", "_b"]
-    record_module = "burn_core::record"
+    module = "burn_core::record"
     assert record["metadata"] == {
         "float": "f32",
         "int": "i32",
-        "format": f"{record_module}::file::NamedMpkFileRecorder<{record_module}::settings::FullPrecisionSettings>",
+        "format": f"{module}::file::NamedMpkFileRecorder<{module}::settings::FullPrecisionSettings>",
         "version": "0.21.0",
         "settings": "FullPrecisionSettings",
     }
@@ -126,6 +125,26 @@ def test_what_burn_expects_is_written(path):
         "encoder.layers.0.pwff.activation.Gelu": None,
         "encoder.layers.1.pwff.gelu": None,
     }
+
+
+def test_the_order_of_the_tree_is_that_of_the_bytes(path):
+    names = ["b", "l.10.w", "l.2.w", "a.norm", "a.b.c", "l.2.b", *(f"l.{i}.w" for i in (0, 1, *range(3, 10)))]
+    ordered = tree_order(names)
+    assert ordered[:4] == ["a.b.c", "a.norm", "b", "l.0.w"]
+    assert ordered[-3:] == ["l.8.w", "l.9.w", "l.10.w"]
+    found = read_named_mpk(write(path, [sample(name) for name in ordered], constants={"a.gelu": None}))
+    assert [*found.tensors] == ordered
+    starts = [tensor.at[0] for tensor in found.tensors.values()]
+    assert starts == sorted(starts)
+
+
+@quick
+@given(pairs=tensors(names).filter(are_leaves))
+def test_any_tree_in_its_order_is_written_without_going_back(path, pairs):
+    pairs = {spec.name: (spec, array) for spec, array in pairs}
+    ordered = tree_order(pairs)
+    found = read_named_mpk(write(path, [pairs[name] for name in ordered]))
+    assert [*found.tensors] == ordered
 
 
 def test_parameter_ids_are_those_of_burn():

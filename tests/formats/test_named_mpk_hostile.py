@@ -81,8 +81,18 @@ def test_what_is_no_record_is_refused(path, case):
 
 
 def test_a_flood_of_small_parts_is_refused(path):
-    path.write_bytes(b"\xdd" + (1_000_001).to_bytes(4, "big") + b"\xc0" * 1_000_001)
+    path.write_bytes(b"\xdd" + (200_001).to_bytes(4, "big") + b"\xc0" * 200_001)
     refused(path, "too many parts")
+
+
+def test_a_long_key_above_many_parts_is_refused(path):
+    craft(path, {"k" * 60_000: [None] * 10_000})
+    message = refused(path, "names in the record are too long\n *expected at most 16777216 characters")
+    assert len(message) < 1000
+
+
+def test_no_more_wrong_parameters_are_told_than_one_reads(path):
+    refused(craft(path, {f"p{i}": param(f"{i}", dtype="X") for i in range(100)}), "20 problems")
 
 
 PARAMETERS = {

@@ -1,0 +1,57 @@
+//! The weight file of a model folder, and the comparison of its tensors with a model's.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Tensor names with their shapes.
+pub type Shapes = BTreeMap<String, Vec<usize>>;
+
+/// The only weight file of a folder among the names that can be read.
+///
+/// # Errors
+/// [`Error::Folder`] if there is none, or more than one.
+pub fn weight_file(folder: &Path, names: &[&str]) -> Result<PathBuf> {
+    let present: Vec<&str> = names
+        .iter()
+        .copied()
+        .filter(|name| folder.join(name).is_file())
+        .collect();
+    match present[..] {
+        [only] => Ok(folder.join(only)),
+        [] => folder_error(folder, format!("no weight file, expected {}", names.join(" or "))),
+        _ => folder_error(
+            folder,
+            format!(
+                "expected one weight file, found {}: remove all but one",
+                present.join(" and ")
+            ),
+        ),
+    }
+}
+
+fn folder_error<T>(folder: &Path, reason: String) -> Result<T> {
+    let path = folder.to_path_buf();
+    Err(Error::Folder { path, reason })
+}
+
+/// Every difference between the tensors that a model needs and those that a file holds, sorted by kind and name.
+pub fn differences(expected: &Shapes, found: &Shapes) -> Vec<String> {
+    let missing = expected
+        .iter()
+        .filter(|(name, _)| !found.contains_key(*name))
+        .map(|(name, shape)| format!("missing: {name} {shape:?}"));
+    let unused = found
+        .iter()
+        .filter(|(name, _)| !expected.contains_key(*name))
+        .map(|(name, shape)| format!("unused: {name} {shape:?}"));
+    let misshapen = expected
+        .iter()
+        .filter_map(|(name, shape)| Some((name, shape, found.get(name)?)))
+        .filter(|(_, shape, stored)| shape != stored)
+        .map(|(name, shape, stored)| {
+            format!("shape: {name} is {stored:?}, the configuration asks for {shape:?}")
+        });
+    missing.chain(unused).chain(misshapen).collect()
+}
