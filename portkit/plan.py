@@ -64,6 +64,7 @@ class Plan:
     """All that a conversion will do. Every stored name of the source is in exactly one of the fields."""
 
     source: Checkpoint
+    layout: str
     model: Model
     form: str
     moves: tuple[Move, ...]
@@ -102,7 +103,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     facts = facts_of(table, task, config.values, has_pooler=pooler.present and pooler.home == "backbone")
     growth = slots[_POSITIONS].growth(config.values) if _POSITIONS in slots else (0, 0)
     model = Model(table, task, dialect, config, facts, _widest(moves), growth, _carried(source, options.to))
-    return Plan(source, model, form, tuple(moves), accounts.tied, accounts.kept, accounts.dropped, pooler, sizes, notes)
+    return Plan(source, options.to, model, form, tuple(moves), accounts.tied, accounts.kept, accounts.dropped, pooler, sizes, notes)
 
 
 def _restyled(source: Checkpoint, options: Options) -> tuple[Table, Task, tuple[str, ...]]:

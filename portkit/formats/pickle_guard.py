@@ -1,7 +1,8 @@
 """What a torch file says of itself before it is loaded, and whether what was loaded agrees with it.
 
-torch's weights-only loader runs no code of the file, but it believes sizes: it allocates what a legacy pickle declares
-and leaves it uninitialised when the data is missing, and a mapped zip archive gives whatever lies beyond a record.
+torch's weights-only loader runs no code of the file, but it believes sizes. It allocates what a legacy pickle
+declares and leaves it uninitialised when the data is missing; of a mapped zip archive it also gives what lies
+behind a record.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class ZipForm:
 
 @dataclass(frozen=True)
 class LegacyForm:
-    """Pickles, one after the other, then the storages. `keys` are those that follow, `room` is their bytes."""
+    """Pickles, one after the other, then the storages: `keys` of them, in `room` bytes."""
 
     names: frozenset[str]
     keys: int

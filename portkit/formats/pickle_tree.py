@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 SEPARATOR = "/"  # a state dict's own names have dots
 MAX_DEPTH = 64
@@ -31,15 +31,15 @@ class Leaves:
         if self.others:
             notes.append(f"{len(self.others)} entries are no tensors and were left out: {_some(self.others)}")
         if self.repeated:
-            notes.append(
-                f"{len(self.repeated)} dictionaries are stored twice and were read once: {_some(self.repeated)}"
-            )
+            count = len(self.repeated)
+            notes.append(f"{count} containers are stored twice and were read once: {_some(self.repeated)}")
         return tuple(notes)
 
 
 def gather(root: object, kind: type) -> Leaves:
-    """All leaves of nested dictionaries, lists and tuples. A container that is met again is not entered again.
+    """All leaves of nested dictionaries, lists and tuples; tensors are those of `kind`.
 
+    A container that is met again is not entered again, so the work is linear in the file, and loops end.
     Raises TreeError when containers lie deeper than MAX_DEPTH, or when two tensors would get one name.
     """
     leaves = Leaves()

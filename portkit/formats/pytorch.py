@@ -1,6 +1,7 @@
 """PyTorch pickles: the zip archive of torch.save since 1.6, and the form before it. Read only, never written.
 
-A pickle is a program. Only torch's weights-only loader may run it, which knows tensors, numbers, texts and containers.
+A pickle is a program. Only torch's weights-only loader may run it: that knows tensors, numbers, texts, lists
+and dictionaries, and calls nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import struct
 import warnings
 from argparse import Namespace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from portkit.errors import MissingRuntimeError, Problem, UnreadableError, unreadable
 from portkit.formats.container import Container
@@ -24,6 +25,8 @@ from portkit.tensors import NUMPY_DTYPES, Array, LazyTensor, TensorSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    import torch
 
 # A bag of values that runs nothing; fairseq keeps the options of a training in one.
 _HARMLESS = [Namespace]
@@ -67,9 +70,9 @@ _LEGACY_NOTE = "written in torch's form before 1.6, which cannot be mapped: the 
 def read_pytorch(path: Path) -> Container:
     """Open a PyTorch pickle that holds a dictionary of tensors, nested or not; needs torch.
 
-    Tensors in nested dictionaries and lists are named by their path: "state_dict/bert.pooler.dense.bias". A zip
-    archive is mapped, and its tensors are views of the map; the legacy form is in memory as a whole.
-    Raises UnreadableError when the file is broken, asks for code, or holds tensors that have no dense array, and
+    Tensors in nested dictionaries and lists are named by their path: "state_dict/bert.pooler.dense.bias".
+    A zip archive is mapped, and its tensors are views of the map; the legacy form is in memory as a whole.
+    Raises UnreadableError when the file is broken, asks for code, or holds tensors that have no dense array;
     MissingRuntimeError without torch.
     """
     if (kind := identify(path)) != "pytorch":
@@ -125,8 +128,8 @@ def _refuses(path: Path, names: Iterable[str]) -> UnreadableError:
         "the pickle asks for code to be run, and portkit runs none",
         expected="tensors, numbers, texts, lists and dictionaries only",
         found=", ".join(sorted(names)),
-        hint="anything else in a pickle can do whatever it likes to this computer; if you trust its source, load it"
-        " with torch and save its state dict as safetensors",
+        hint="anything else in a pickle can do whatever it likes to this computer; if you trust its source,"
+        " load it with torch and save its state dict as safetensors",
     )
 
 

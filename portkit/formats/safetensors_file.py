@@ -1,8 +1,8 @@
 """Safetensors: a length, a header in JSON, then the tensors without gaps.
 
-The safetensors library judges every file that is read here; bytes are then read one tensor at a time, at their own
-place, without a map of the file (its numpy side knows no 8-bit floats, and parses the header again for each tensor).
-Files that are written are byte for byte those of the library, which can only write what is in memory as a whole.
+The safetensors library judges every file that is read here; bytes are then read one tensor at a time, at
+their own place (its numpy side knows no 8-bit floats, and parses the whole header again for each tensor).
+Files that are written are byte for byte those of the library, which itself needs all tensors in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ METADATA = "__metadata__"
 MAX_DIMS = 64  # numpy's limit
 # The library sorts by dtype in the order of its own list, last one first, and then by name.
 _ORDER = (
-    "U64", "I64", "F64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16", "F8_E4M3", "F8_E5M2", "I8", "U8", "BOOL"
+    "U64", "I64", "F64", "F32", "U32", "I32", "BF16", "F16",
+    "U16", "I16", "F8_E4M3", "F8_E5M2", "I8", "U8", "BOOL",
 )  # fmt: skip
 
 
@@ -71,8 +72,8 @@ def write_safetensors(
 ) -> None:
     """Write a safetensors file from arrays that come in the order of `specs`; one is in memory at a time.
 
-    The file appears when it is complete. Raises PortkitError when an array is not what its spec says, or when the
-    system cannot write.
+    The file appears when it is complete. Raises PortkitError when an array is not what its spec says, or when
+    the system cannot write.
     """
     layout = lay_out(specs, metadata)
     with replacing(path) as file:
@@ -82,7 +83,10 @@ def write_safetensors(
 
 
 def lay_out(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:
-    """The head of a file that holds these tensors, and their places. Raises PortkitError for names it cannot hold."""
+    """The head of a file that holds these tensors, and their places.
+
+    Raises PortkitError for a name that the format cannot hold.
+    """
     check_unique(specs)
     header: dict[str, object] = {METADATA: dict(metadata)} if metadata else {}
     offsets: dict[str, int] = {}

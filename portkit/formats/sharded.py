@@ -1,4 +1,4 @@
-"""Checkpoints in several files, with an index that says which tensor lies in which: as transformers writes them."""
+"""Checkpoints in several files, with an index that says which tensor lies where, as transformers has them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _NUMBERED = re.compile(r"(.+)-\d{5}-of-\d{5}(\.\w+)")
 def read_sharded(index: Path) -> Container:
     """Open the shards that an index names, as one container, in the order of the index.
 
-    Shards are plain names in the index's own folder; a shard may be a link to elsewhere, as in the Hugging Face cache.
+    Shards are plain names in the index's own folder; a shard may be a link to elsewhere, as in the cache of
+    the Hugging Face hub.
     Raises UnreadableError, with every disagreement between index, folder and shards, when there is one.
     """
     content = _read_index(index)
@@ -59,8 +60,8 @@ def write_sharded(
 ) -> None:
     """Write model.safetensors, or shards of at most that many bytes of tensors, with their index.
 
-    Arrays come in the order of `specs`; one is in memory at a time. A tensor larger than the limit has a shard of its
-    own. After an error the folder may hold unfinished shards, but no index: let it be a temporary one.
+    Arrays come in the order of `specs`; one is in memory at a time. A tensor larger than the limit has a shard
+    of its own. After an error the folder may hold unfinished shards, but no index: let it be a temporary one.
     Raises PortkitError when an array is not what its spec says, or when the system cannot write.
     """
     shards = split(specs, max_shard_size)
@@ -80,14 +81,16 @@ def split(specs: Sequence[TensorSpec], limit: int) -> list[list[TensorSpec]]:
     """Which tensors go together: in order, each shard filled to the limit, as transformers fills them."""
     shards: list[list[TensorSpec]] = []
     filling: list[TensorSpec] = []
+    size = 0
     for spec in specs:
         if spec.nbytes > limit:
             shards.append([spec])
             continue
-        if sum(other.nbytes for other in filling) + spec.nbytes > limit:
+        if size + spec.nbytes > limit:
             shards.append(filling)
-            filling = []
+            filling, size = [], 0
         filling.append(spec)
+        size += spec.nbytes
     return [*shards, filling] if filling else shards
 
 
@@ -168,7 +171,7 @@ def _missing(index: Path, files: Iterable[str]) -> Iterator[Problem]:
 
 
 def _leftovers(index: Path, files: Sequence[str]) -> Iterator[Problem]:
-    """Numbered files like those of the index, which it does not name: two saves, of which one is incomplete."""
+    """Numbered files like those of the index, which it does not name: parts of another save."""
     kinds = {match.groups() for file in files if (match := _NUMBERED.fullmatch(file))}
     for path in index.parent.iterdir():
         match = _NUMBERED.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""What a file is, from its first bytes. Names lie: pickles are called model.safetensors, web pages model.bin."""
+"""What a file is, by its first bytes. Names lie: a pickle is called model.safetensors, a web page model.bin."""
 
 from __future__ import annotations
 

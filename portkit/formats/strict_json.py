@@ -15,9 +15,9 @@ class _TwiceError(ValueError):
 
 
 def parse_object(data: bytes, where: object, what: str) -> dict[str, object]:
-    """The JSON object in `data`, which the caller has bounded. `what` names it in errors: "the header", "the index".
+    """The JSON object in `data`, which the caller has bounded; `what` names it in errors: "the header".
 
-    Raises UnreadableError when it is no UTF-8, no JSON, no object, or when an object in it has one name twice.
+    Raises UnreadableError when it is no UTF-8, no JSON or no object, or when an object has a name twice.
     """
     try:
         value = json.loads(data.decode(), object_pairs_hook=_once)

@@ -1,0 +1,122 @@
+"""The library: what the command line does, as functions that return objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from portkit import execute
+from portkit.checkpoint import Checkpoint, open_checkpoint
+from portkit.errors import Problem, UsageError
+from portkit.formats.safetensors_file import write_safetensors
+from portkit.layouts.files import copy_files, write_json
+from portkit.layouts.folder import RECORD, RESIDUE
+from portkit.layouts.registry import LAYOUTS, layout_of
+from portkit.output import new_folder
+from portkit.plan import Options, Plan, make_plan
+from portkit.record import make_record
+from portkit.table.load import suggestion
+from portkit.tensors import Array
+from portkit.verify.agreement import ForwardVerdict
+from portkit.verify.tensors import TensorVerdict, prove_tensors
+
+VERIFY = ("auto", "none", "tensors", "forward")
+SHARD = 50_000_000_000  # bytes, as transformers 5 splits
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What a conversion did: its plan, its proofs, the folder, and warnings in the order in which they arose."""
+
+    plan: Plan
+    path: Path | None
+    tensors: TensorVerdict | None
+    forward: ForwardVerdict | None
+    warnings: tuple[str, ...]
+
+    @property
+    def proved(self) -> bool:
+        """No proof that was made failed."""
+        return (self.tensors is None or self.tensors.equal) and (self.forward is None or self.forward.agrees)
+
+
+def inspect(path: Path | str, **options: Any) -> Checkpoint:  # noqa: ANN401 - those of open_checkpoint
+    """Open a checkpoint and say what it is. Options and errors are those of `open_checkpoint`."""
+    return open_checkpoint(path, **options)
+
+
+def convert(
+    source: Path | str,
+    target: Path | str,
+    *,
+    to: str,
+    verify: str = "auto",
+    device: str = "cpu",
+    force: bool = False,
+    dry_run: bool = False,
+    max_shard_size: int = SHARD,
+    open_with: dict[str, Any] | None = None,
+    **options: Any,  # noqa: ANN401 - those of Options
+) -> Conversion:
+    """Convert a checkpoint into a new folder of layout `to`, and prove it.
+
+    `open_with` are keywords of `open_checkpoint`, `options` fields of `plan.Options`. With `dry_run` nothing is
+    written. A failed proof leaves no folder. Raises PortkitError.
+    """
+    for what, word, known in (("--to", to, tuple(LAYOUTS)), ("--verify", verify, VERIFY)):
+        if word not in known:
+            raise UsageError("unknown choice", [Problem(what, f"{word!r} is none", hint=suggestion(word, known))])
+    opened = open_checkpoint(source, **(open_with or {}))
+    plan = make_plan(opened, Options(to=to, **options))
+    if dry_run:
+        return Conversion(plan, None, None, None, plan.warnings)
+    mappings = tuple((open_with or {}).get("mappings", ()))
+    with new_folder(Path(target), force=force) as folder:
+        odd, files = _write(plan, folder, max_shard_size)
+        result = Conversion(plan, Path(target), None, None, (*plan.warnings, *odd))
+        result = _prove(result, folder, verify, device, mappings)
+        proofs = {n: v.as_dict() for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v}
+        write_json(folder / RECORD, make_record(plan, proofs, files, odd))
+        if not result.proved:
+            raise ProofFailed(result)
+    return result
+
+
+class ProofFailed(Exception):  # noqa: N818 - a verdict, not an error of the program
+    """Raised inside `convert` to leave no folder behind; carries the conversion with its verdicts."""
+
+    def __init__(self, conversion: Conversion) -> None:
+        self.conversion = conversion
+        super().__init__(str(conversion.forward or conversion.tensors))
+
+
+def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    layout, odd = layout_of(plan.layout), []
+
+    def look(name: str, array: Array) -> None:
+        if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
+            with np.errstate(over="ignore", invalid="ignore"):
+                finite = np.isfinite(array.sum(dtype=np.float32)) or np.isfinite(array).all()
+            odd.extend([] if finite else [f"{name} holds NaN or infinity"])
+
+    layout.write_config(folder, plan.model)
+    specs = [m.target for m in plan.moves]
+    layout.write_weights(folder, plan.form, specs, execute.arrays(plan, look), max_shard_size)
+    if plan.kept:
+        write_safetensors(folder / RESIDUE, execute.residue_specs(plan), (a for _, a in execute.residue(plan)))
+    source = plan.source.folder
+    return tuple(odd), copy_files(source.path if source.path.is_dir() else source.path.parent, folder)
+
+
+def _prove(result: Conversion, folder: Path, verify: str, device: str, mappings: tuple[Path, ...]) -> Conversion:
+    if verify == "none":
+        return result
+    result = replace(result, tensors=prove_tensors(result.plan, folder, mappings))
+    if verify == "tensors":
+        return result
+    from portkit.verify.models import prove_forward
+
+    return replace(result, forward=prove_forward(result.plan, folder, device=device, mappings=mappings))

@@ -1,0 +1,78 @@
+"""The record: `portkit.json` in the output folder says where everything came from, what was lost, what was proved."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import portkit
+from portkit.checkpoint import Checkpoint
+from portkit.plan import Plan
+from portkit.pooler import inspect_pooler
+
+VERSION = 1  # of the record's own form
+
+
+def describe(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What a checkpoint is: layout, format, family, task, pooler, head, facts, and what was seen on the way."""
+    anatomy, facts = checkpoint.anatomy, checkpoint.facts
+    return {
+        "path": checkpoint.folder.path.name,
+        "weights": checkpoint.folder.weights.name,
+        "layout": anatomy.layout,
+        "format": checkpoint.folder.container.format,
+        "family": anatomy.table.family,
+        "task": anatomy.task.name,
+        "class": anatomy.task.classes.get(anatomy.layout, ""),
+        "dialect": anatomy.dialect.name if anatomy.dialect else None,
+        "evidence": list(anatomy.evidence),
+        "removed": list(anatomy.removed),
+        "pooler": asdict(inspect_pooler(checkpoint)),
+        "head": {"task": anatomy.task.name, "style": facts.head_style, "activation": facts.pooler_act if facts.head_style else None, "labels": facts.num_labels},
+        "facts": {**asdict(facts), "first_position": facts.first_position, "usable_length": facts.usable_length},
+        "defaulted": list(checkpoint.config.defaulted),
+        "tensors": len(checkpoint.folder.container.tensors),
+        "unexplained": list(anatomy.unexplained),
+        "warnings": list(warnings_of(checkpoint)),
+    }
+
+
+def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """What a reader should know before trusting the checkpoint."""
+    config, facts = checkpoint.config, checkpoint.facts
+    found = list(checkpoint.folder.notes)
+    functional = [n for n in config.defaulted if checkpoint.anatomy.table.config[n].use == "function"]
+    found += [f"{n} is not in the config; the default of the family's class, {config[n]!r}, is assumed" for n in functional]
+    if facts.num_labels and config.labels is not None and len(config.labels) != facts.num_labels:
+        found.append(f"the config names {len(config.labels)} labels, the classifier has {facts.num_labels}: the names are not used")
+    return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
+
+
+def make_record(plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd: tuple[str, ...]) -> dict[str, Any]:
+    """The record of one conversion. `proofs` are the verdicts, `odd` warnings about numbers seen on the way."""
+    source, model = plan.source, plan.model
+    configs = source.folder.record.get("configs")
+    return {
+        "portkit": portkit.__version__,
+        "record": VERSION,
+        "source": describe(source),
+        "target": {
+            "layout": plan.layout,
+            "format": plan.form,
+            "family": model.table.family,
+            "task": model.task.name,
+            "class": model.task.classes[plan.layout],
+            "dialect": model.dialect.name if model.dialect else None,
+            "head_style": model.facts.head_style,
+            "pooler": asdict(plan.pooler),
+            "facts": asdict(model.facts),
+        },
+        "tensors": [{"logical": m.logical, "source": m.source, "target": m.target.name, "how": m.how, "dtype": m.target.dtype} for m in plan.moves],
+        "tied": dict(plan.tied),
+        "kept": [{"name": k.name, "source": k.source, "layout": source.anatomy.layout, "reason": k.reason} for k in plan.kept],
+        "dropped": dict(plan.dropped),
+        "files": list(files),
+        "warnings": [*warnings_of(source), *plan.warnings, *odd],
+        "proofs": proofs,
+        "configs": {**(configs if isinstance(configs, dict) else {}), source.anatomy.layout: dict(source.folder.config)},
+    }

@@ -1,0 +1,93 @@
+"""Run a checkpoint in its own framework, or in the reference: the two sides of a forward proof."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from portkit.checkpoint import Checkpoint, open_checkpoint
+from portkit.plan import Plan
+from portkit.runtimes.burn_runtime import run_burn
+from portkit.runtimes.outputs import Inputs, Outputs
+from portkit.runtimes.reference import run_reference
+from portkit.runtimes.transformers_runtime import run_transformers_tensors
+from portkit.tensors import LazyTensor
+from portkit.verify.agreement import ForwardVerdict
+from portkit.verify.forward import Side, compare_runs
+from portkit.verify.inputs import choose_inputs, coverage_of
+
+_NAMES = {"hf": "transformers", "burn": "Burn"}
+
+
+def prove_forward(plan: Plan, written: Path, *, device: str = "cpu", mappings: tuple[Path, ...] = ()) -> ForwardVerdict:
+    """Run source and written folder on the same inputs and judge the difference.
+
+    A framework that is not installed is replaced by the reference, and the verdict says so. Raises RuntimeFailedError
+    where a framework refuses the model.
+    """
+    model = plan.model
+    target = open_checkpoint(written, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings)
+    source = plan.source
+    inputs = choose_inputs(min(source.facts, target.facts, key=lambda f: f.usable_length))
+    return compare_runs(
+        inputs,
+        side_of(source, inputs, device),
+        side_of(target, inputs, device),
+        coverage_of(source.facts, inputs),
+        device=device,
+        invented=_pooled(target, source),
+        dropped=_pooled(source, target),
+    )
+
+
+def side_of(checkpoint: Checkpoint, inputs: Inputs, device: str) -> Side:
+    """A checkpoint as one side of a comparison."""
+    tensors = checkpoint.logical()
+
+    def own() -> Outputs:
+        return _own_runtime(checkpoint, inputs, device)
+
+    return Side(_NAMES[checkpoint.anatomy.layout], own, lambda dtype: run_reference(checkpoint.facts, tensors, inputs, dtype))
+
+
+def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str) -> Outputs:
+    anatomy, facts = checkpoint.anatomy, checkpoint.facts
+    if anatomy.layout == "burn":
+        legacy = checkpoint.folder.container.format == "named_mpk"
+        return run_burn(checkpoint.folder.weights.parent, inputs, device=device, legacy=legacy)
+    return run_transformers_tensors(
+        _hf_config(checkpoint),
+        _hf_tensors(checkpoint),
+        inputs,
+        task=facts.task,
+        class_name=anatomy.task.classes["hf"],
+        has_pooler=facts.has_pooler,
+        device=device,
+    )
+
+
+def _hf_config(checkpoint: Checkpoint) -> dict[str, Any]:
+    """A config that transformers takes, also where the file's own lacks a model_type or counts its labels wrongly."""
+    said = {k: v for k, v in checkpoint.folder.config.items() if k not in ("id2label", "label2id", "num_labels", "dtype", "torch_dtype")}
+    values = {k: v for k, v in checkpoint.config.values.items() if k not in ("num_labels", "hidden_act") and v is not None}
+    labels = {"num_labels": checkpoint.facts.num_labels} if checkpoint.facts.num_labels else {}
+    return {**values, **said, **labels, "model_type": checkpoint.anatomy.table.layouts["hf"].model_type}
+
+
+def _hf_tensors(checkpoint: Checkpoint) -> dict[str, LazyTensor]:
+    """The stored tensors under the names that transformers uses today."""
+    anatomy = checkpoint.anatomy
+    layout = anatomy.table.layouts["hf"]
+    front = "" if anatomy.task.bare else layout.prefix
+    named = {}
+    for logical, stored in anatomy.stored.items():
+        slot = anatomy.slots[logical]
+        name = slot.name.removeprefix(anatomy.prefix) if slot.row.group in anatomy.table.prefixed else slot.name
+        full = front + name if slot.row.group in anatomy.table.prefixed else name
+        named[full] = checkpoint.folder.container.tensors[stored].renamed(full)
+    return named
+
+
+def _pooled(one: Checkpoint, other: Checkpoint) -> Collection[str]:
+    return ("pooled_output",) if one.facts.has_pooler and not other.facts.has_pooler else ()
