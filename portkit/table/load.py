@@ -61,6 +61,13 @@ def load_tables(extra: tuple[Path, ...] = ()) -> Tables:
     return Tables(families, storages)
 
 
+def require_family(tables: Tables, name: str) -> Table:
+    """A family's table. Raises TableError with a suggestion when there is none."""
+    if name not in tables.families:
+        raise TableError("unknown family", [Problem(name, "has no table", hint=suggestion(name, tables.families))])
+    return tables.families[name]
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """What to say about an unknown word: the nearest known one, or all of them."""
     known = sorted(known)

@@ -1,0 +1,149 @@
+"""The command line: options, one call of the library, a rendered report, an exit code. No logic lives here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from portkit import __version__
+from portkit.errors import PortkitError
+
+if TYPE_CHECKING:
+    from portkit.api import Conversion
+
+_EPILOG = "Exit codes: 0 done and equal, 1 a difference or a failed proof, 2 wrong usage, 3 could not look."
+
+
+class _Group(click.Group):
+    """Turns the one exception family into its words on stderr and its exit code."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except PortkitError as e:
+            click.echo(f"portkit: {e}", err=True)
+            ctx.exit(e.exit_code)
+
+
+def _reading(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that say how a checkpoint is to be read."""
+    for option in reversed(
+        [
+            click.option("--from", "layout", metavar="LAYOUT", help="Layout of the source; detected when left out."),
+            click.option("--family", help="Family of the model, when config.json does not tell."),
+            click.option("--task", help="Task of the model, when the names fit several."),
+            click.option("--config", type=click.Path(path_type=Path), help="A config.json that lies elsewhere."),
+            click.option("--strip-prefix", help="Read the model whose names start so."),
+            click.option("--mapping", "mappings", multiple=True, type=click.Path(path_type=Path), help="A table of your own."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=_Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="portkit")
+def main() -> None:
+    """Port BERT-like checkpoints between Hugging Face, KerasHub and Burn, and prove that they compute the same."""
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@_reading
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 - options of the reading group
+    """Say what a checkpoint is: family, task, pooler, head style, facts."""
+    from portkit.api import inspect as look
+    from portkit.record import describe
+    from portkit.render import render_inspection
+
+    found = describe(look(path, **opening))
+    click.echo(json.dumps(found, indent=2) if as_json else render_inspection(found))
+
+
+@main.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--to", required=True, metavar="LAYOUT", help="Layout to write: hf or burn.")
+@_reading
+@click.option("--format", "form", help="File format of the weights; for burn: bpk, safetensors or mpk.")
+@click.option("--dialect", help="Another convention of the layout, such as bert-burn.")
+@click.option("--pooler", type=click.Choice(["keep", "drop", "require", "synthesize"]), default="keep", show_default=True)
+@click.option("--head-style", type=click.Choice(["keep", "bert", "roberta"]), default="keep", show_default=True)
+@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16", "float64"]), help="Cast the weights.")
+@click.option("--drop", multiple=True, metavar="PATTERN", help="Leave out tensors of these names.")
+@click.option("--residue/--no-residue", default=False, help="Keep what no row explains beside the weights.")
+@click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
+@click.option("--verify", type=click.Choice(["auto", "none", "tensors", "forward"]), default="auto", show_default=True)
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--strict", is_flag=True, help="Refuse a target that computes another function.")
+@click.option("--force", is_flag=True, help="Replace the target once the new one is complete.")
+@click.option("--dry-run", is_flag=True, help="Print the plan, write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the record.")
+@click.pass_context
+def convert(ctx: click.Context, source: Path, target: Path, as_json: bool, **options: Any) -> None:  # noqa: ANN401
+    """Convert a checkpoint into a new folder, and prove it."""
+    from portkit.api import ProofFailed
+    from portkit.api import convert as run
+
+    names = ("layout", "family", "task", "config", "strip_prefix", "mappings")
+    opening = {name: options.pop(name) for name in names}
+    try:
+        result, code = run(source, target, open_with=opening, **options), 0
+    except ProofFailed as e:
+        result, code = e.conversion, 1
+    _report(result, as_json=as_json)
+    ctx.exit(code)
+
+
+def _report(result: Conversion, *, as_json: bool) -> None:
+    from portkit.record import make_record
+    from portkit.render import render_conversion
+
+    if as_json:
+        proofs = {n: v.as_dict() for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v}
+        click.echo(json.dumps(make_record(result.plan, proofs, (), result.warnings), indent=2))
+    else:
+        click.echo(render_conversion(result))
+
+
+@main.group()
+def mappings() -> None:
+    """The mapping tables."""
+
+
+@mappings.command("list")
+@click.option("--mapping", "extra", multiple=True, type=click.Path(path_type=Path))
+def list_tables(extra: tuple[Path, ...]) -> None:
+    """Name all families."""
+    from portkit.render import render_families
+    from portkit.table.load import load_tables
+
+    click.echo(render_families(load_tables(extra)))
+
+
+@mappings.command("show")
+@click.argument("family")
+@click.option("--mapping", "extra", multiple=True, type=click.Path(path_type=Path))
+def show_table(family: str, extra: tuple[Path, ...]) -> None:
+    """Print a family's rows: the logical name and its place in each layout."""
+    from portkit.render import render_table
+    from portkit.table.load import load_tables, require_family
+
+    tables = load_tables(extra)
+    click.echo(render_table(require_family(tables, family), tables))
+
+
+@mappings.command("check")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+def check_tables_command(files: tuple[Path, ...]) -> None:
+    """Check all tables, and those of FILES: names unique, shapes fit, both directions biject."""
+    from portkit.table.check import check_tables
+    from portkit.table.load import load_tables
+
+    looked = check_tables(load_tables(files))
+    click.echo(f"checked {looked.tables} families, {looked.models} models, {looked.slots} slots: no problem found")

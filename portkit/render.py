@@ -1,0 +1,99 @@
+"""Reports as text. Nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from portkit.api import Conversion
+from portkit.table.schema import Table, Tables
+from portkit.verify.agreement import ForwardVerdict
+
+
+def render_inspection(found: dict[str, Any]) -> str:
+    """What `describe` found, for a reader."""
+    pooler, head, facts = found["pooler"], found["head"], found["facts"]
+    where = f"present in the {pooler['home']}" if pooler["present"] else "absent"
+    trained = {True: ", looks trained", False: ", looks never trained", None: ""}[pooler["trained"]]
+    style = f"{head['style']} style, {head['activation']}" if head["style"] else "no pooled head"
+    labels = f", {head['labels']} labels" if head["labels"] else ""
+    lines = [
+        f"{found['path']}: {found['family']}, {found['task']}",
+        *_rows(
+            [
+                ("layout", f"{found['layout']} ({found['weights']}, {found['format']}, {found['tensors']} tensors)"),
+                ("class", found["class"]),
+                ("dialect", found["dialect"] or ""),
+                ("evidence", "; ".join(found["evidence"])),
+                ("taken off", ", ".join(found["removed"])),
+                ("pooler", f"{where}{trained}: {pooler['evidence']}"),
+                ("head", f"{style}{labels}"),
+                ("sizes", f"{facts['num_hidden_layers']} layers, hidden {facts['hidden_size']}, {facts['num_attention_heads']} heads, vocabulary {facts['vocab_size']}"),
+                ("function", f"{facts['hidden_act']}, epsilon {facts['layer_norm_eps']:g}, {facts['position_scheme']} positions from row {facts['first_position']}, {facts['usable_length']} tokens at most"),
+            ]
+        ),
+        *(f"  unexplained  {name}" for name in found["unexplained"]),
+        *(f"  warning      {text}" for text in found["warnings"]),
+    ]
+    return "\n".join(lines)
+
+
+def render_conversion(result: Conversion) -> str:
+    """What a conversion did, what it lost, and what was proved."""
+    plan = result.plan
+    counts = [(len(plan.moves), "written"), (len(plan.tied), "tied"), (len(plan.kept), "kept in the residue"), (len(plan.dropped), "dropped")]
+    pooler = f"{'present' if plan.pooler.present else 'absent'}, {plan.pooler.origin}: {plan.pooler.evidence}"
+    lines = [
+        f"{plan.source.anatomy.layout} -> {plan.layout} ({plan.form}): {plan.model.table.family}, {plan.model.task.name}",
+        *_rows([("tensors", ", ".join(f"{n} {what}" for n, what in counts)), ("pooler", pooler), ("head", plan.model.facts.head_style or "")]),
+        *(f"  dropped      {name}: {why}" for name, why in plan.dropped.items()),
+        *(f"  kept         {k.name}: {k.reason}" for k in plan.kept),
+        *(f"  warning      {text}" for text in result.warnings),
+        *([f"proof tensors  {result.tensors}"] if result.tensors else []),
+        *(render_forward(result.forward) if result.forward else []),
+        _last_line(result),
+    ]
+    return "\n".join(lines)
+
+
+def render_forward(verdict: ForwardVerdict) -> list[str]:
+    """One line per output: difference, noise, limit, ratio, verdict."""
+    head = f"proof forward  {verdict.source_runtime} against {verdict.target_runtime}, both measured against {verdict.reference}"
+    looked = f"  inputs       {verdict.coverage}"
+    table = [f"  {'output':<26}{'difference':>12}{'noise':>12}{'limit':>12}{'ratio':>8}{'max abs':>12}"]
+    for a in verdict.agreements:
+        word = "agrees" if a.agrees else "DIFFERS"
+        table.append(f"  {a.output:<26}{a.difference:>12.2e}{a.noise:>12.2e}{a.limit:>12.2e}{a.ratio:>8.2f}{a.max_abs:>12.2e}  {word}")
+    return [head, looked, *table, f"  {verdict}", *(f"  {p}" for p in verdict.problems)]
+
+
+def render_families(tables: Tables) -> str:
+    """One line per family."""
+    lines = []
+    for name, table in sorted(tables.families.items()):
+        lines += [f"{name:<14}{table.about}", f"{'':<14}tasks: {', '.join(table.tasks)}"]
+    return "\n".join(lines)
+
+
+def render_table(table: Table, tables: Tables) -> str:
+    """Each row of a family with its place in every layout."""
+    lines = [f"{table.family}: {table.about}", f"from {table.source}"]
+    for row in table.rows:
+        lines.append(f"{row.name}  ({row.kind} {' '.join(row.signature.inputs)} -> {' '.join(row.signature.outputs)})")
+        for layout in tables.layouts:
+            for part, place in row.places.get(layout, {}).items():
+                lines.append(f"  {layout:<6}{part:<8}{place.name or place.absent}" + (f"  (tied to {place.tied})" if place.tied else ""))
+    return "\n".join(lines)
+
+
+def _rows(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"  {label:<13}{text}" for label, text in pairs if text]
+
+
+def _last_line(result: Conversion) -> str:
+    if result.path is None:
+        return "dry run: nothing was written"
+    if not result.proved:
+        return "FAILED: source and target differ; nothing was written"
+    made = [n for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v]
+    return f"wrote {result.path} ({'proved: ' + ', '.join(made) if made else 'not proved'})"
