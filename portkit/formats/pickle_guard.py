@@ -7,6 +7,7 @@ behind a record.
 
 from __future__ import annotations
 
+import mmap
 import pickletools
 import zipfile
 from collections import Counter
@@ -100,13 +101,14 @@ def _check_records(path: Path, records: Sequence[zipfile.ZipInfo]) -> None:
 
 
 def _examine_legacy(path: Path, file: BinaryIO) -> LegacyForm:
-    file.seek(0)
     names: frozenset[str] = frozenset()
     keys = 0
-    for _ in range(_LEGACY_PICKLES):
-        more, keys = _scan(path, file)
-        names |= more
-    return LegacyForm(names, keys, path.stat().st_size - file.tell())
+    # mapped, since a file object allocates what a broken pickle wants to read, and a map gives what there is
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as stream:
+        for _ in range(_LEGACY_PICKLES):
+            more, keys = _scan(path, stream)
+            names |= more
+        return LegacyForm(names, keys, len(stream) - stream.tell())
 
 
 def _scan(path: Path, stream: object) -> tuple[frozenset[str], int]:

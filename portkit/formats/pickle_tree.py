@@ -29,10 +29,9 @@ class Leaves:
         """What was left out, one sentence each."""
         notes = []
         if self.others:
-            notes.append(f"{len(self.others)} entries are no tensors and were left out: {_some(self.others)}")
+            notes.append(f"no tensors, so left out: {_some(self.others)}")
         if self.repeated:
-            count = len(self.repeated)
-            notes.append(f"{count} containers are stored twice and were read once: {_some(self.repeated)}")
+            notes.append(f"stored twice, so read once only: {_some(self.repeated)}")
         return tuple(notes)
 
 
@@ -75,4 +74,4 @@ def _children(value: object) -> Iterator[tuple[object, object]] | None:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return ", ".join(names[:_NAMED]) + (f", … ({len(names)} in all)" if len(names) > _NAMED else "")

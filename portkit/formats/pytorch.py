@@ -14,6 +14,8 @@ from argparse import Namespace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from portkit.errors import MissingRuntimeError, Problem, UnreadableError, unreadable
 from portkit.formats.container import Container
 from portkit.formats.pickle_guard import LegacyForm, ZipForm, broken, examine
@@ -194,9 +196,11 @@ def _lazy(name: str, tensor: torch.Tensor, file: str) -> LazyTensor:
 
 
 def _array(tensor: torch.Tensor, spec: TensorSpec) -> Array:
-    """By way of bytes: numpy and torch share no 16-bit brain floats and no 8-bit floats."""
+    """By way of integers of the same width: torch gives numpy no brain floats and no 8-bit floats."""
     import torch
 
-    data = tensor.detach().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy()
-    array: Array = data.view(NUMPY_DTYPES[spec.dtype]).reshape(spec.shape)
+    widths = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    dense = tensor.detach().resolve_neg().contiguous()
+    bits = np.ascontiguousarray(dense.view(widths[dense.element_size()]).numpy())
+    array: Array = bits.view(NUMPY_DTYPES[spec.dtype]).reshape(spec.shape)
     return array

@@ -61,7 +61,7 @@ def write_sharded(
     """Write model.safetensors, or shards of at most that many bytes of tensors, with their index.
 
     Arrays come in the order of `specs`; one is in memory at a time. A tensor larger than the limit has a shard
-    of its own. After an error the folder may hold unfinished shards, but no index: let it be a temporary one.
+    of its own. After an error the folder may hold unfinished shards, but no index: let it be temporary.
     Raises PortkitError when an array is not what its spec says, or when the system cannot write.
     """
     shards = split(specs, max_shard_size)

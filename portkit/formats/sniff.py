@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes. Names lie: a pickle is called model.safetensors, a web page model.bin."""
+"""What a file is, by its first bytes: names lie, and a web page may be called model.bin."""
 
 from __future__ import annotations
 

@@ -1,0 +1,50 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Wheels, checkpoints and the Rust build stay in $(CACHE), so that another checkout finds them again.
+
+PYTHON ?= python3
+CACHE  ?= $(or $(PORTKIT_CACHE),$(HOME)/.cache/portkit)
+VENV   := .venv
+BIN    := $(VENV)/bin
+DEMO   ?= demo
+
+export PORTKIT_CACHE := $(CACHE)
+export UV_LINK_MODE  ?= copy
+CARGO  := $(shell command -v cargo 2>/dev/null)
+
+.PHONY: demo test lint burn setup clean
+
+demo: setup burn
+	@rm -rf $(DEMO)
+	@model=$$($(BIN)/python scripts/checkpoints.py minilm) && \
+	$(BIN)/portkit inspect $$model && \
+	$(BIN)/portkit convert $$model $(DEMO)/minilm-burn --from hf --to burn
+
+test: setup burn lint
+	$(BIN)/python scripts/checkpoints.py --all
+	PORTKIT_TEST_REAL=1 $(BIN)/python -m pytest -q -n 2
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+setup: $(VENV)/.done
+
+$(VENV)/.done: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[hf]' --group dev
+	@touch $@
+
+ifeq ($(CARGO),)
+burn:
+	@echo "No Rust toolchain was found, so Burn cannot run: get one at https://rustup.rs (1.95 or newer)."
+	@echo "The proof uses the float64 reference instead, and says so."
+else
+burn: setup
+	CARGO_TARGET_DIR=$(CACHE)/cargo cargo build --release --quiet --locked --manifest-path burn/Cargo.toml
+	@cp -f $(CACHE)/cargo/release/portkit-burn $(BIN)/portkit-burn
+endif
+
+clean:
+	rm -rf $(VENV) $(DEMO)
