@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
-from portkit.checkpoint import Checkpoint
 from portkit.errors import Problem, RefusedError
 from portkit.table.load import suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from portkit.checkpoint import Checkpoint
 
 Used = tuple[str, str, tuple[int, int]]  # stored name, logical name, rows cut off in front and behind
 
@@ -49,7 +53,9 @@ def account(source: Checkpoint, used: Sequence[Used], drop: Sequence[str], *, ke
     dropped |= {n: f"--drop {p!r}" for n in rest if (p := next((p for p in drop if fnmatchcase(n, p)), None))}
     _check_patterns(drop, rest)
     rest = [n for n in rest if n not in dropped]
-    tied |= {n: anatomy.stored["embeddings.word.table"] for n in rest if _logical(source, n) == "masked_lm.decoder.kernel"}
+    tied |= {
+        n: anatomy.stored["embeddings.word.table"] for n in rest if _logical(source, n) == "masked_lm.decoder.kernel"
+    }
     rest = [n for n in rest if n not in tied]
     kept = [_kept_or_refused(source, n, keep=keep) for n in rest]
     problems = [k for k in kept if isinstance(k, Problem)]
@@ -69,7 +75,9 @@ def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool) -> Kept | P
         reason = f"the target has no place for {logical}"
         return Kept(stored, reason)
     if _changes_function(source, stored):
-        hint = f"--drop {stored!r} reads the rest as a plain {source.anatomy.table.family}, which is then another function"
+        hint = (
+            f"--drop {stored!r} reads the rest as a plain {source.anatomy.table.family}, which is then another function"
+        )
         return Problem(stored, "part of the encoder that no row explains: this is another architecture", hint=hint)
     if keep:
         return Kept(stored, "no row explains it")
@@ -95,7 +103,10 @@ def _pattern(stored: str) -> str:
 def _check_patterns(drop: Sequence[str], names: Sequence[str]) -> None:
     unused = [p for p in drop if not any(fnmatchcase(n, p) for n in names)]
     if unused:
-        problems = [Problem(f"--drop {p!r}", "matches no tensor that could be dropped", hint=suggestion(p, names)) for p in unused]
+        problems = [
+            Problem(f"--drop {p!r}", "matches no tensor that could be dropped", hint=suggestion(p, names))
+            for p in unused
+        ]
         raise RefusedError("nothing to drop", problems)
 
 

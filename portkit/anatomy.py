@@ -1,17 +1,20 @@
-"""Say what a checkpoint is: layout, family, task, prefix. Names decide first, the config second; the evidence is kept."""
+"""Say what a checkpoint is: layout, family, task, prefix. Names decide first, the config second."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnknownModelError
 from portkit.names import Unwrapped, unwrap
 from portkit.table.load import suggestion
-from portkit.table.schema import Dialect, Storage, Table, Tables, Task
 from portkit.table.slots import Slot, expand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from portkit.table.schema import Dialect, Storage, Table, Tables, Task
 
 _SHOWN = 12  # how many names a message lists
 
@@ -31,7 +34,8 @@ class Anatomy:
     """What a checkpoint is, as its names say.
 
     `slots` are those of all tensors that the task has here, `stored` gives the stored name that fills each logical
-    tensor, `twins` what else is stored for the same tensor under another name, `has_pooler` whether the pooler's tensors are there, `unexplained` the stored names that no row explains.
+    tensor, `twins` what else is stored for the same tensor under another name, `has_pooler` whether the pooler's
+    tensors are there, `unexplained` the stored names that no row explains.
     """
 
     layout: str
@@ -69,7 +73,9 @@ class _Candidate:
         return (-len(self.missing), len(self.filled), self.dialect is None)
 
 
-def identify(names: tuple[str, ...], config: Mapping[str, Any], formats: str, tables: Tables, wanted: Wanted) -> Anatomy:
+def identify(
+    names: tuple[str, ...], config: Mapping[str, Any], formats: str, tables: Tables, wanted: Wanted
+) -> Anatomy:
     """Find the one layout, family and task that explain the stored names.
 
     `formats` is the format of the file. Raises UnknownModelError: nothing fits, two things fit, or the config names
@@ -94,13 +100,19 @@ def _families(
     known = tables.families
     if wanted.family:
         if wanted.family not in known:
-            raise UnknownModelError("unknown family", [Problem("--family", f"{wanted.family!r} has no table", hint=suggestion(wanted.family, known))])
+            raise UnknownModelError(
+                "unknown family",
+                [Problem("--family", f"{wanted.family!r} has no table", hint=suggestion(wanted.family, known))],
+            )
         return [known[wanted.family]], (f"family {wanted.family}: given",)
     if model_type := config.get("model_type"):
         named = [t for t in known.values() if any(t.layouts[n].model_type == model_type for n in layouts)]
         if not named:
             hint = f"families with a table: {', '.join(sorted(known))}; --family reads it as one of them"
-            raise UnknownModelError("unknown family", [Problem("config.json model_type", f"{model_type!r} has no table", hint=hint)])
+            raise UnknownModelError(
+                "unknown family",
+                [Problem("config.json model_type", f"{model_type!r} has no table", hint=hint)],
+            )
         return named, (f"family {named[0].family}: model_type in config.json",)
     classes = set(config.get("architectures") or ())
     named = [t for t in known.values() if any(c in classes for k in t.tasks.values() for c in k.classes.values())]
@@ -112,18 +124,28 @@ def _families(
 def _candidates(
     names: tuple[str, ...], layouts: list[str], families: list[Table], tables: Tables, wanted: Wanted
 ) -> Iterator[_Candidate]:
+    refused = []
     for layout in layouts:
         storage = tables.storages[layout]
         anchors = {_anchor(t, layout) for t in tables.families.values()}
         prefixes = {t.layouts[layout].prefix for t in tables.families.values()} - {""}
-        found = unwrap(names, storage.wrappers, anchors, prefixes, wanted.strip_prefix)
+        try:
+            found = unwrap(names, storage.wrappers, anchors, prefixes, wanted.strip_prefix)
+        except UnknownModelError as e:  # names of one layout need not make sense in another
+            refused.append(e)
+            continue
         for table in families:
             yield from _of_family(table, storage, found, wanted)
+    if len(refused) == len(layouts):
+        raise refused[0]
 
 
 def _of_family(table: Table, storage: Storage, found: Unwrapped, wanted: Wanted) -> Iterator[_Candidate]:
     layers = _count_layers(table, storage.name, found)
-    dialects = [None, *(d for d in table.dialects.values() if d.layout == storage.name and "pooler" in d.columns)]
+    dialects = [
+        None,
+        *(d for d in table.dialects.values() if d.layout == storage.name and "pooler" in d.columns),
+    ]
     for task in table.tasks.values():
         if storage.name in task.classes and wanted.task in (None, task.name):
             yield from (_candidate(table, storage, task, d, found, layers) for d in dialects)
@@ -186,8 +208,15 @@ def _by_looks(finalists: list[_Candidate], config: Mapping[str, Any]) -> tuple[l
     if not families or (len(families) > 1 and not prefixed):
         names = ", ".join(sorted({c.table.family for c in finalists}))
         hint = "say which with --family, or put model_type into config.json"
-        raise UnknownModelError("the family cannot be told", [Problem("config.json", "no model_type, and the names fit several families", found=names, hint=hint)])
-    how = f"prefix {prefixed[0].names.prefix!r}" if prefixed else "no model_type; what the config says of " + ", ".join(named[0].table.looks_like)
+        raise UnknownModelError(
+            "the family cannot be told",
+            [Problem("config.json", "no model_type, and the names fit several families", found=names, hint=hint)],
+        )
+    how = (
+        f"prefix {prefixed[0].names.prefix!r}"
+        if prefixed
+        else "no model_type; what the config says of " + ", ".join(named[0].table.looks_like)
+    )
     return [c for c in named if c.table.family == families[0]], (f"family {families[0]}: {how}",)
 
 
@@ -196,16 +225,29 @@ def _looks_like(table: Table, config: Mapping[str, Any]) -> bool:
     return bool(said) and table.looks_like == {**table.looks_like, **said}
 
 
-def _check_architecture(chosen: _Candidate, candidates: list[_Candidate], config: Mapping[str, Any], wanted: Wanted) -> None:
+def _check_architecture(
+    chosen: _Candidate, candidates: list[_Candidate], config: Mapping[str, Any], wanted: Wanted
+) -> None:
     """Refuse a head that config.json names and the file lacks, unless it is a bare model or the user said so."""
     classes = set(config.get("architectures") or ())
     if wanted.task or chosen.task.bare or not classes or classes & set(chosen.task.classes.values()):
         return
-    named = [c for c in candidates if classes & set(c.task.classes.values()) and c.storage is chosen.storage and not c.dialect]
+    named = [
+        c
+        for c in candidates
+        if classes & set(c.task.classes.values()) and c.storage is chosen.storage and not c.dialect
+    ]
     if named:
         raise UnknownModelError(
             "config.json and weights name different models",
-            [Problem(f"architectures {', '.join(classes)}", f"tensor {n!r} is not in the file", hint=f"the names fit {chosen.task.name}: --task {chosen.task.name} reads it so") for n in named[0].missing[:_SHOWN]],
+            [
+                Problem(
+                    f"architectures {', '.join(classes)}",
+                    f"tensor {n!r} is not in the file",
+                    hint=f"the names fit {chosen.task.name}: --task {chosen.task.name} reads it so",
+                )
+                for n in named[0].missing[:_SHOWN]
+            ],
         )
 
 
@@ -220,23 +262,50 @@ def _nothing_fits(
     other = [c for c in candidates if not c.missing]
     if other:
         found = f"these are the names of layout {other[0].storage.name!r}"
-        return UnknownModelError("the folder is of another layout", [Problem("--from", f"no model of layout {wanted.layout!r}", found=found, hint="already converted? leave --from out")])
-    strangers = [c for c in _candidates(names, layouts, list(tables.families.values()), tables, Wanted(strip_prefix=wanted.strip_prefix)) if not c.missing]
+        return UnknownModelError(
+            "the folder is of another layout",
+            [
+                Problem(
+                    "--from",
+                    f"no model of layout {wanted.layout!r}",
+                    found=found,
+                    hint="already converted? leave --from out",
+                )
+            ],
+        )
+    strangers = [
+        c
+        for c in _candidates(
+            names, layouts, list(tables.families.values()), tables, Wanted(strip_prefix=wanted.strip_prefix)
+        )
+        if not c.missing
+    ]
     best = max(candidates, key=lambda c: c.rank)
     problems = [Problem(n, "missing", hint="") for n in best.missing[:_SHOWN]]
     if strangers and wanted.task is None:
         s = max(strangers, key=lambda c: c.rank)
         hint = f"--family {s.table.family} reads it as one"
         told = wanted.family or config.get("model_type")
-        problems = [Problem("config.json model_type", f"says {told!r}, the weights are another family's", found=f"names of {s.table.family}, task {s.task.name}", hint=hint)]
+        problems = [
+            Problem(
+                "config.json model_type",
+                f"says {told!r}, the weights are another family's",
+                found=f"names of {s.table.family}, task {s.task.name}",
+                hint=hint,
+            )
+        ]
     elif len(best.missing) > _SHOWN:
         problems.append(Problem("", f"and {len(best.missing) - _SHOWN} more"))
-    return UnknownModelError(f"no model fits the names; nearest is {best.table.family}, task {best.task.name}", problems)
+    return UnknownModelError(
+        f"no model fits the names; nearest is {best.table.family}, task {best.task.name}", problems
+    )
 
 
 def _anatomy(c: _Candidate, evidence: tuple[str, ...]) -> Anatomy:
     ignore = c.table.layouts[c.storage.name].ignore
-    ignored = {c.names.clean[c.names.prefix + n]: why for n, why in ignore.items() if c.names.prefix + n in c.names.clean}
+    ignored = {
+        c.names.clean[c.names.prefix + n]: why for n, why in ignore.items() if c.names.prefix + n in c.names.clean
+    }
     explained = {n for s in c.slots.values() for n in s.spellings}
     unknown = [s for n, s in c.names.clean.items() if n not in explained and s not in ignored]
     stored = {k: c.names.clean[n] for k, n in c.filled.items() if k in c.slots}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from portkit.output import new_folder
 from portkit.plan import Options, Plan, make_plan
 from portkit.record import make_record
 from portkit.table.load import suggestion
-from portkit.tensors import Array
-from portkit.verify.agreement import ForwardVerdict
 from portkit.verify.tensors import TensorVerdict, prove_tensors
+
+if TYPE_CHECKING:
+    from portkit.tensors import Array
+    from portkit.verify.agreement import ForwardVerdict
 
 VERIFY = ("auto", "none", "tensors", "forward")
 SHARD = 50_000_000_000  # bytes, as transformers 5 splits

@@ -1,14 +1,21 @@
-"""A checkpoint in logical words: opened, identified, its config read, its shapes checked, before any tensor is moved."""
+"""A checkpoint in logical words: opened, identified, config read, shapes checked, before any tensor is moved."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from portkit.anatomy import Anatomy, Wanted, identify
 from portkit.axes import Axes, flip, move, shape_of
-from portkit.checks import config_problems, dtype_problems, label_count, shape_problems, sizes_or_problems, twin_problems
+from portkit.checks import (
+    config_problems,
+    dtype_problems,
+    label_count,
+    shape_problems,
+    sizes_or_problems,
+    twin_problems,
+)
 from portkit.config import Config, read_config
 from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError
 from portkit.facts import Facts
@@ -16,9 +23,13 @@ from portkit.layouts.folder import Folder, open_folder
 from portkit.layouts.registry import layout_of
 from portkit.table.expr import evaluate
 from portkit.table.load import load_tables
-from portkit.table.schema import Dialect, Table, Tables, Task
 from portkit.table.slots import Slot, expand, logical_axes
 from portkit.tensors import Array, LazyTensor, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from portkit.table.schema import Dialect, Table, Tables, Task
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,11 @@ def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     problems += config_problems(anatomy, config, where)
     problems += shape_problems(folder.container, anatomy, config, sizes, where)
     _raise(problems, "config.json and weights contradict each other")
-    _raise(dtype_problems(folder.container, anatomy), "the weights are not plain floating-point numbers", UnreadableError)
+    _raise(
+        dtype_problems(folder.container, anatomy),
+        "the weights are not plain floating-point numbers",
+        UnreadableError,
+    )
     problems, dead = twin_problems(folder.container, anatomy)
     _raise(problems, "two tensors claim the same place")
     facts = facts_of(anatomy.table, anatomy.task, config.values, has_pooler=anatomy.has_pooler)

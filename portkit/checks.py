@@ -1,18 +1,22 @@
-"""What must hold between a config, a table and the headers of the weights. Each function lists all problems it finds."""
+"""What must hold between config, table and headers of the weights. Each function lists all problems it finds."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.anatomy import Anatomy
-from portkit.config import Config
 from portkit.errors import Problem, TableError
-from portkit.formats.container import Container
 from portkit.table.slots import Slot, sizes_of
 from portkit.tensors import FLOATS, LazyTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from portkit.anatomy import Anatomy
+    from portkit.config import Config
+    from portkit.formats.container import Container
 
 _LABELS = "num_labels"
 
@@ -67,12 +71,19 @@ def shape_problems(
             for fault in faults:
                 by_field[fault].append(name)
     return problems + [
-        Problem(f"{where} {field}", "contradicts the weights", said, f"{found} in {len(names)} tensors, such as {names[0]}")
+        Problem(
+            f"{where} {field}",
+            "contradicts the weights",
+            said,
+            f"{found} in {len(names)} tensors, such as {names[0]}",
+        )
         for (field, said, found), names in by_field.items()
     ]
 
 
-def _faults(anatomy: Anatomy, slot: Slot, found: tuple[int, ...], expected: tuple[int, ...]) -> list[tuple[str, str, str]]:
+def _faults(
+    anatomy: Anatomy, slot: Slot, found: tuple[int, ...], expected: tuple[int, ...]
+) -> list[tuple[str, str, str]]:
     """The config fields that would explain a wrong shape; none where the shape is wrong in another way."""
     if len(found) != len(expected):
         return []
@@ -88,14 +99,26 @@ def _faults(anatomy: Anatomy, slot: Slot, found: tuple[int, ...], expected: tupl
 def _misfit(name: str, slot: Slot, tensor: LazyTensor, expected: tuple[int, ...], anatomy: Anatomy) -> Problem:
     turned = tensor.spec.shape == expected[::-1]
     hint = f"transposed: is it stored in another layout's orientation than {anatomy.layout}'s?" if turned else ""
-    return Problem(name, f"shape does not fit {anatomy.table.source} {slot.row.address}", str(expected), str(tensor.spec.shape), hint)
+    return Problem(
+        name,
+        f"shape does not fit {anatomy.table.source} {slot.row.address}",
+        str(expected),
+        str(tensor.spec.shape),
+        hint,
+    )
 
 
 def dtype_problems(container: Container, anatomy: Anatomy) -> list[Problem]:
     """Weights that are no plain floats: integers, quantised, 8-bit floats."""
     used = [n for k, stored in anatomy.stored.items() for n in (stored, *anatomy.twins.get(k, ()))]
     return [
-        Problem(n, "is no plain floating-point weight", " ".join(FLOATS), container.tensors[n].spec.dtype, "dequantise it with the tool that quantised it")
+        Problem(
+            n,
+            "is no plain floating-point weight",
+            " ".join(FLOATS),
+            container.tensors[n].spec.dtype,
+            "dequantise it with the tool that quantised it",
+        )
         for n in used
         if container.tensors[n].spec.dtype not in FLOATS
     ]
@@ -125,5 +148,3 @@ def same_bits(a: LazyTensor, b: LazyTensor) -> bool:
     if (a.spec.shape, a.spec.dtype) != (b.spec.shape, b.spec.dtype):
         return False
     return bool(np.array_equal(a.read().view(np.uint8), b.read().view(np.uint8))) if a.spec.count else True
-
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ from portkit import __version__
 from portkit.errors import PortkitError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from portkit.api import Conversion
 
 _EPILOG = "Exit codes: 0 done and equal, 1 a difference or a failed proof, 2 wrong usage, 3 could not look."
@@ -38,7 +39,13 @@ def _reading(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--task", help="Task of the model, when the names fit several."),
             click.option("--config", type=click.Path(path_type=Path), help="A config.json that lies elsewhere."),
             click.option("--strip-prefix", help="Read the model whose names start so."),
-            click.option("--mapping", "mappings", multiple=True, type=click.Path(path_type=Path), help="A table of your own."),
+            click.option(
+                "--mapping",
+                "mappings",
+                multiple=True,
+                type=click.Path(path_type=Path),
+                help="A table of your own.",
+            ),
         ]
     ):
         command = option(command)
@@ -72,7 +79,12 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @_reading
 @click.option("--format", "form", help="File format of the weights; for burn: bpk, safetensors or mpk.")
 @click.option("--dialect", help="Another convention of the layout, such as bert-burn.")
-@click.option("--pooler", type=click.Choice(["keep", "drop", "require", "synthesize"]), default="keep", show_default=True)
+@click.option(
+    "--pooler",
+    type=click.Choice(["keep", "drop", "require", "synthesize"]),
+    default="keep",
+    show_default=True,
+)
 @click.option("--head-style", type=click.Choice(["keep", "bert", "roberta"]), default="keep", show_default=True)
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16", "float64"]), help="Cast the weights.")
 @click.option("--drop", multiple=True, metavar="PATTERN", help="Leave out tensors of these names.")
@@ -84,8 +96,7 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @click.option("--force", is_flag=True, help="Replace the target once the new one is complete.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record.")
-@click.pass_context
-def convert(ctx: click.Context, source: Path, target: Path, as_json: bool, **options: Any) -> None:  # noqa: ANN401
+def convert(source: Path, target: Path, as_json: bool, **options: Any) -> None:  # noqa: ANN401
     """Convert a checkpoint into a new folder, and prove it."""
     from portkit.api import ProofFailed
     from portkit.api import convert as run
@@ -97,7 +108,7 @@ def convert(ctx: click.Context, source: Path, target: Path, as_json: bool, **opt
     except ProofFailed as e:
         result, code = e.conversion, 1
     _report(result, as_json=as_json)
-    ctx.exit(code)
+    click.get_current_context().exit(code)
 
 
 def _report(result: Conversion, *, as_json: bool) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem
-from portkit.table.schema import ConfigField, LayoutFacts, Table
+
+if TYPE_CHECKING:
+    from portkit.table.schema import ConfigField, LayoutFacts, Table
 
 Json = Mapping[str, Any]
 
@@ -25,7 +27,7 @@ class Config:
     labels: tuple[str, ...] | None = None
     notes: tuple[str, ...] = field(default=())
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a config holds any JSON value
         return self.values[name]
 
 
@@ -74,7 +76,7 @@ def _logical_value(table: Table, name: str, layout: str, value: object) -> objec
 
 
 def _checked(entry: ConfigField, value: object, where: str, problems: list[Problem]) -> object:
-    kind: type | tuple[type, ...] = int if entry.default is None else type(entry.default)
+    kind = int if entry.default is None else type(entry.default)
     expected = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}.get(kind, "a value")
     fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
     positive = entry.use != "size" or (fits and int(str(value)) > 0)

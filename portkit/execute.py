@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.accounting import Kept
 from portkit.axes import move
-from portkit.plan import Move, Plan
 from portkit.tensors import NUMPY_DTYPES, Array, TensorSpec, dtype_name
+
+if TYPE_CHECKING:
+    from portkit.accounting import Kept
+    from portkit.plan import Move, Plan
 
 Seen = Callable[[str, Array], None]
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from portkit.errors import Problem, UnknownModelError
-from portkit.table.schema import Wrappers
+
+if TYPE_CHECKING:
+    from portkit.table.schema import Wrappers
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,11 @@ class Unwrapped:
 
 
 def unwrap(
-    names: Collection[str], wrappers: Wrappers, anchors: Collection[str], family_prefixes: Collection[str], strip: str | None = None
+    names: Collection[str],
+    wrappers: Wrappers,
+    anchors: Collection[str],
+    family_prefixes: Collection[str],
+    strip: str | None = None,
 ) -> Unwrapped:
     """Find the one model among some stored names.
 
@@ -108,7 +115,10 @@ def _only(prefixes: Mapping[str, str]) -> str:
 
 def _twice(candidates: list[str], example: str) -> UnknownModelError:
     hint = f"choose one, as in --strip-prefix {example!r}; the rest needs --drop or --residue"
-    return UnknownModelError("more than one model is in the file", [Problem("", "the prefix fits twice", found=", ".join(candidates), hint=hint)])
+    return UnknownModelError(
+        "more than one model is in the file",
+        [Problem("", "the prefix fits twice", found=", ".join(candidates), hint=hint)],
+    )
 
 
 def _split(front: str, family_prefixes: Iterable[str]) -> tuple[str, str]:
@@ -124,5 +134,13 @@ def _check_outer(outer: str, wrappers: Wrappers, family_prefixes: Iterable[str],
         known = ", ".join(repr(f"{p}.") for p in wrappers.prefixes)
         raise UnknownModelError(
             "the names have an unknown prefix",
-            [Problem("", f"the backbone's names start with {front!r}", f"nothing, a family's prefix, or one of {known}", repr(rest), f"--strip-prefix {outer!r} reads the model below it")],
+            [
+                Problem(
+                    "",
+                    f"the backbone's names start with {front!r}",
+                    f"nothing, a family's prefix, or one of {known}",
+                    repr(rest),
+                    f"--strip-prefix {outer!r} reads the model below it",
+                )
+            ],
         )

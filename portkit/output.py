@@ -6,11 +6,14 @@ import ctypes
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from portkit.errors import Problem, RefusedError, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux's renameat2
 _HERE = -100  # AT_FDCWD
@@ -23,7 +26,7 @@ def new_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
     With `force` an old target stays until the new one is complete. Raises RefusedError when the target exists, and
     UnreadableError when the disk is full or not writable.
     """
-    target = Path(os.path.abspath(target))
+    target = Path.cwd() / target
     _check_target(target, force=force)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +47,10 @@ def new_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
 
 def _check_target(target: Path, *, force: bool) -> None:
     if target.exists() and not force:
-        raise RefusedError("the output folder exists", [Problem(str(target), "is already there", hint="--force replaces it, once the new one is complete")])
+        raise RefusedError(
+            "the output folder exists",
+            [Problem(str(target), "is already there", hint="--force replaces it, once the new one is complete")],
+        )
     if target.exists() and not target.is_dir():
         raise RefusedError("the output is a file", [Problem(str(target), "is a file, and the output is a folder")])
 
@@ -93,5 +99,7 @@ def _umask() -> int:
 
 
 def _unwritable(target: Path, error: OSError) -> UnreadableError:
-    problem = Problem(str(target), "cannot be written", found=error.strerror or str(error), hint="nothing was left behind")
+    problem = Problem(
+        str(target), "cannot be written", found=error.strerror or str(error), hint="nothing was left behind"
+    )
     return UnreadableError("the output was not written", [problem])

@@ -5,8 +5,8 @@ Nothing is written here, and no tensor is moved; a few are read to judge ties an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +19,13 @@ from portkit.layouts.base import Model
 from portkit.layouts.registry import layout_of
 from portkit.pooler import Pooler, target_pooler
 from portkit.table.load import suggestion
-from portkit.table.schema import Dialect, Table, Task
 from portkit.table.slots import Slot, expand, sizes_of
 from portkit.tensors import LazyTensor, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from portkit.table.schema import Dialect, Table, Task
 
 _POSITIONS = "embeddings.position.table"
 _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
@@ -103,7 +107,19 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     facts = facts_of(table, task, config.values, has_pooler=pooler.present and pooler.home == "backbone")
     growth = slots[_POSITIONS].growth(config.values) if _POSITIONS in slots else (0, 0)
     model = Model(table, task, dialect, config, facts, _widest(moves), growth, _carried(source, options.to))
-    return Plan(source, options.to, model, form, tuple(moves), accounts.tied, accounts.kept, accounts.dropped, pooler, sizes, notes)
+    return Plan(
+        source,
+        options.to,
+        model,
+        form,
+        tuple(moves),
+        accounts.tied,
+        accounts.kept,
+        accounts.dropped,
+        pooler,
+        sizes,
+        notes,
+    )
 
 
 def _restyled(source: Checkpoint, options: Options) -> tuple[Table, Task, tuple[str, ...]]:
@@ -116,30 +132,59 @@ def _restyled(source: Checkpoint, options: Options) -> tuple[Table, Task, tuple[
     task = source.tables.families[family].tasks.get(anatomy.task.name) if family else None
     if anatomy.task.head_style is None or family is None or task is None or task.head_style != style:
         why = f"a {anatomy.task.name} head has no {style} style in {family or anatomy.table.family}"
-        raise RefusedError("the head cannot be rewritten exactly", [Problem(where, why, hint="exact for sequence classification with a tanh head")])
+        raise RefusedError(
+            "the head cannot be rewritten exactly",
+            [Problem(where, why, hint="exact for sequence classification with a tanh head")],
+        )
     table = source.tables.families[family]
-    note = f"head style {anatomy.task.head_style} -> {style}: written as {family}; equal for right-padded input without the pad id inside"
-    return table, task, (note,)
+    note = f"head style {anatomy.task.head_style} -> {style}: written as {family}"
+    return table, task, (f"{note}; equal for right-padded input without the pad id inside",)
 
 
 def _dialect(table: Table, task: Task, options: Options) -> Dialect | None:
     if options.to not in task.classes:
-        raise RefusedError("the target cannot hold the model", [Problem(f"--to {options.to}", f"has no class for {task.name}")])
+        raise RefusedError(
+            "the target cannot hold the model",
+            [Problem(f"--to {options.to}", f"has no class for {task.name}")],
+        )
     if options.dialect is None:
         return None
     dialect = table.dialects.get(options.dialect)
     known = [n for n, d in table.dialects.items() if d.layout == options.to]
     if dialect is None or dialect.layout != options.to:
-        raise UsageError("unknown dialect", [Problem("--dialect", f"{options.to} has no dialect {options.dialect!r}", hint=suggestion(options.dialect, known) if known else "")])
+        raise UsageError(
+            "unknown dialect",
+            [
+                Problem(
+                    "--dialect",
+                    f"{options.to} has no dialect {options.dialect!r}",
+                    hint=suggestion(options.dialect, known) if known else "",
+                )
+            ],
+        )
     if dialect.tasks and task.name not in dialect.tasks:
-        raise RefusedError("the dialect cannot hold the model", [Problem(f"--dialect {dialect.name}", f"has no {task.name}", ", ".join(dialect.tasks), dialect.about)])
+        raise RefusedError(
+            "the dialect cannot hold the model",
+            [
+                Problem(
+                    f"--dialect {dialect.name}",
+                    f"has no {task.name}",
+                    ", ".join(dialect.tasks),
+                    dialect.about,
+                )
+            ],
+        )
     return dialect
 
 
 def _target_config(source: Checkpoint, table: Table, task: Task) -> Config:
     """The same config in the target family's words: only the reserved position rows differ."""
     values = dict(source.config.values)
-    rows = values["max_position_embeddings"] - reserved_positions(source.anatomy.table, values) if "max_position_embeddings" in values else 0
+    rows = (
+        values["max_position_embeddings"] - reserved_positions(source.anatomy.table, values)
+        if "max_position_embeddings" in values
+        else 0
+    )
     if table.family != source.anatomy.table.family and rows:
         values["max_position_embeddings"] = rows + reserved_positions(table, values)
     return replace(source.config, values=values)
@@ -154,14 +199,20 @@ def _function_changes(
         said = str(config[name])
         if said not in values:
             if options.to != source.anatomy.layout:
-                problems.append(Problem(f"config.json {name}", f"{options.to} cannot compute {said!r}", ", ".join(values)))
+                problems.append(
+                    Problem(f"config.json {name}", f"{options.to} cannot compute {said!r}", ", ".join(values))
+                )
         elif spelled(table, name, options.to, said) is None:
             problems.append(Problem(f"config.json {name}", f"{options.to} has no word for {said!r}"))
     for name, value in (dialect.fixed if dialect else {}).items():
         if config[name] != value:
-            text = f"{dialect.name if dialect else ''} always computes {name} {value}, the source has {config[name]}: another function"
+            text = f"{options.dialect} always computes {name} {value}, the source has {config[name]}: another function"
             notes.append(text)
-            problems += [Problem(f"--dialect {options.dialect}", text, hint="without --strict this is a warning")] if options.strict else []
+            problems += (
+                [Problem(f"--dialect {options.dialect}", text, hint="without --strict this is a warning")]
+                if options.strict
+                else []
+            )
     if problems:
         raise RefusedError("the target computes another function", problems)
     return tuple(notes)
@@ -170,23 +221,47 @@ def _function_changes(
 def _form(options: Options) -> str:
     forms = layout_of(options.to).formats
     if options.form is not None and options.form not in forms:
-        raise UsageError("unknown format", [Problem("--format", f"{options.to} cannot be written as {options.form!r}", hint=suggestion(options.form, forms))])
+        raise UsageError(
+            "unknown format",
+            [
+                Problem(
+                    "--format",
+                    f"{options.to} cannot be written as {options.form!r}",
+                    hint=suggestion(options.form, forms),
+                )
+            ],
+        )
     return options.form or forms[0]
 
 
 def _moves(
-    source: Checkpoint, slots: Mapping[str, Slot], config: Config, sizes: Mapping[str, int], options: Options, pooler: Pooler
+    source: Checkpoint,
+    slots: Mapping[str, Slot],
+    config: Config,
+    sizes: Mapping[str, int],
+    options: Options,
+    pooler: Pooler,
 ) -> list[Move]:
     moves, problems = [], []
     for logical, slot in slots.items():
         if slot.place.absent:
-            problems += [] if logical.startswith("pooler.") else [Problem(logical, f"{options.to} has no place for it", found=slot.place.absent)]
+            problems += (
+                []
+                if logical.startswith("pooler.")
+                else [Problem(logical, f"{options.to} has no place for it", found=slot.place.absent)]
+            )
         elif slot.place.tied and _is_tied(source, logical):
             continue
         elif logical.startswith("pooler.") and pooler.origin == "synthesised":
             moves.append(Move(logical, "", _spec(slot, slot.name, sizes, (0, 0), options, "F32"), slot, "zeros"))
         elif (tensor := source.stored(logical)) is None:
-            problems.append(Problem(logical, "the target needs it and the source has none", hint=f"{slot.name} would be random"))
+            problems.append(
+                Problem(
+                    logical,
+                    "the target needs it and the source has none",
+                    hint=f"{slot.name} would be random",
+                )
+            )
         else:
             moves += _move(source, logical, slot, tensor.spec, config, sizes, options)
     if problems:
@@ -195,7 +270,13 @@ def _moves(
 
 
 def _move(
-    source: Checkpoint, logical: str, slot: Slot, spec: TensorSpec, config: Config, sizes: Mapping[str, int], options: Options
+    source: Checkpoint,
+    logical: str,
+    slot: Slot,
+    spec: TensorSpec,
+    config: Config,
+    sizes: Mapping[str, int],
+    options: Options,
 ) -> list[Move]:
     how = "moved" if logical in source.anatomy.stored else "copied"
     cut, grow = source.growth(logical), slot.growth(config.values)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.checkpoint import Checkpoint
 from portkit.errors import Problem, RefusedError
-from portkit.table.schema import Dialect, Table, Task
-from portkit.tensors import LazyTensor
+
+if TYPE_CHECKING:
+    from portkit.checkpoint import Checkpoint
+    from portkit.table.schema import Dialect, Table, Task
+    from portkit.tensors import LazyTensor
 
 POLICIES = ("keep", "drop", "require", "synthesize")
 
@@ -52,7 +55,9 @@ def _judge(kernel: LazyTensor, bias: LazyTensor | None, spread: float) -> tuple[
     return True, f"bias moved away from 0, standard deviation {std:.4f} ({close})"
 
 
-def target_pooler(checkpoint: Checkpoint, table: Table, task: Task, layout: str, dialect: Dialect | None, policy: str) -> Pooler:
+def target_pooler(
+    checkpoint: Checkpoint, table: Table, task: Task, layout: str, dialect: Dialect | None, policy: str
+) -> Pooler:
     """What the target gets. Raises RefusedError where the policy cannot be met."""
     found = inspect_pooler(checkpoint)
     spare = table.layouts[layout].spare_pooler
@@ -74,7 +79,9 @@ def _read_pooler(found: Pooler, task: Task, policy: str, lacks: str) -> Pooler:
     if lacks:
         raise _refused("--dialect", f"{task.name} reads the pooler", lacks)
     if policy == "drop":
-        raise _refused("--pooler drop", f"the head of {task.name} reads the pooler", "without it the logits mean nothing")
+        raise _refused(
+            "--pooler drop", f"the head of {task.name} reads the pooler", "without it the logits mean nothing"
+        )
     return replace(found, home="head" if task.pooler == "head" else "backbone")
 
 
@@ -83,7 +90,10 @@ def _no_place(table: Table, task: Task, layout: str, dialect: Dialect | None) ->
     groups = (*task.groups, "pooler")
     rows = [r for r in table.rows_of(groups) if r.name == "pooler"]
     places = columns.get(layout) or (rows[0].places.get(layout, {}) if rows else {})
-    return next((p.absent for p in places.values() if p.absent), "" if places else f"the table has no pooler in {layout}")
+    return next(
+        (p.absent for p in places.values() if p.absent),
+        "" if places else f"the table has no pooler in {layout}",
+    )
 
 
 def _refused(where: str, what: str, found: str) -> RefusedError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import portkit
-from portkit.checkpoint import Checkpoint
-from portkit.plan import Plan
 from portkit.pooler import inspect_pooler
+
+if TYPE_CHECKING:
+    from portkit.checkpoint import Checkpoint
+    from portkit.plan import Plan
 
 VERSION = 1  # of the record's own form
 
@@ -28,8 +30,17 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
         "evidence": list(anatomy.evidence),
         "removed": list(anatomy.removed),
         "pooler": asdict(inspect_pooler(checkpoint)),
-        "head": {"task": anatomy.task.name, "style": facts.head_style, "activation": facts.pooler_act if facts.head_style else None, "labels": facts.num_labels},
-        "facts": {**asdict(facts), "first_position": facts.first_position, "usable_length": facts.usable_length},
+        "head": {
+            "task": anatomy.task.name,
+            "style": facts.head_style,
+            "activation": facts.pooler_act if facts.head_style else None,
+            "labels": facts.num_labels,
+        },
+        "facts": {
+            **asdict(facts),
+            "first_position": facts.first_position,
+            "usable_length": facts.usable_length,
+        },
         "defaulted": list(checkpoint.config.defaulted),
         "tensors": len(checkpoint.folder.container.tensors),
         "unexplained": list(anatomy.unexplained),
@@ -42,9 +53,12 @@ def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     config, facts = checkpoint.config, checkpoint.facts
     found = list(checkpoint.folder.notes)
     functional = [n for n in config.defaulted if checkpoint.anatomy.table.config[n].use == "function"]
-    found += [f"{n} is not in the config; the default of the family's class, {config[n]!r}, is assumed" for n in functional]
+    found += [
+        f"{n} is not in the config; the default of the family's class, {config[n]!r}, is assumed" for n in functional
+    ]
     if facts.num_labels and config.labels is not None and len(config.labels) != facts.num_labels:
-        found.append(f"the config names {len(config.labels)} labels, the classifier has {facts.num_labels}: the names are not used")
+        counts = f"the config names {len(config.labels)} labels, the classifier has {facts.num_labels}"
+        found.append(f"{counts}: the names are not used")
     return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
 
 
@@ -67,12 +81,26 @@ def make_record(plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd:
             "pooler": asdict(plan.pooler),
             "facts": asdict(model.facts),
         },
-        "tensors": [{"logical": m.logical, "source": m.source, "target": m.target.name, "how": m.how, "dtype": m.target.dtype} for m in plan.moves],
+        "tensors": [
+            {
+                "logical": m.logical,
+                "source": m.source,
+                "target": m.target.name,
+                "how": m.how,
+                "dtype": m.target.dtype,
+            }
+            for m in plan.moves
+        ],
         "tied": dict(plan.tied),
-        "kept": [{"name": k.name, "source": k.source, "layout": source.anatomy.layout, "reason": k.reason} for k in plan.kept],
+        "kept": [
+            {"name": k.name, "source": k.source, "layout": source.anatomy.layout, "reason": k.reason} for k in plan.kept
+        ],
         "dropped": dict(plan.dropped),
         "files": list(files),
         "warnings": [*warnings_of(source), *plan.warnings, *odd],
         "proofs": proofs,
-        "configs": {**(configs if isinstance(configs, dict) else {}), source.anatomy.layout: dict(source.folder.config)},
+        "configs": {
+            **(configs if isinstance(configs, dict) else {}),
+            source.anatomy.layout: dict(source.folder.config),
+        },
     }

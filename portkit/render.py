@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from portkit.api import Conversion
-from portkit.table.schema import Table, Tables
-from portkit.verify.agreement import ForwardVerdict
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from portkit.api import Conversion
+    from portkit.table.schema import Table, Tables
+    from portkit.verify.agreement import ForwardVerdict
 
 
 def render_inspection(found: dict[str, Any]) -> str:
@@ -21,15 +23,18 @@ def render_inspection(found: dict[str, Any]) -> str:
         f"{found['path']}: {found['family']}, {found['task']}",
         *_rows(
             [
-                ("layout", f"{found['layout']} ({found['weights']}, {found['format']}, {found['tensors']} tensors)"),
+                (
+                    "layout",
+                    f"{found['layout']} ({found['weights']}, {found['format']}, {found['tensors']} tensors)",
+                ),
                 ("class", found["class"]),
                 ("dialect", found["dialect"] or ""),
                 ("evidence", "; ".join(found["evidence"])),
                 ("taken off", ", ".join(found["removed"])),
                 ("pooler", f"{where}{trained}: {pooler['evidence']}"),
                 ("head", f"{style}{labels}"),
-                ("sizes", f"{facts['num_hidden_layers']} layers, hidden {facts['hidden_size']}, {facts['num_attention_heads']} heads, vocabulary {facts['vocab_size']}"),
-                ("function", f"{facts['hidden_act']}, epsilon {facts['layer_norm_eps']:g}, {facts['position_scheme']} positions from row {facts['first_position']}, {facts['usable_length']} tokens at most"),
+                ("sizes", _sizes(facts)),
+                ("function", _function(facts)),
             ]
         ),
         *(f"  unexplained  {name}" for name in found["unexplained"]),
@@ -38,14 +43,36 @@ def render_inspection(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _sizes(facts: dict[str, Any]) -> str:
+    heads, words = facts["num_attention_heads"], facts["vocab_size"]
+    return f"{facts['num_hidden_layers']} layers, hidden {facts['hidden_size']}, {heads} heads, vocabulary {words}"
+
+
+def _function(facts: dict[str, Any]) -> str:
+    start = f"{facts['hidden_act']}, epsilon {facts['layer_norm_eps']:g}, {facts['position_scheme']} positions"
+    return f"{start} from row {facts['first_position']}, {facts['usable_length']} tokens at most"
+
+
 def render_conversion(result: Conversion) -> str:
     """What a conversion did, what it lost, and what was proved."""
     plan = result.plan
-    counts = [(len(plan.moves), "written"), (len(plan.tied), "tied"), (len(plan.kept), "kept in the residue"), (len(plan.dropped), "dropped")]
+    counts = [
+        (len(plan.moves), "written"),
+        (len(plan.tied), "tied"),
+        (len(plan.kept), "kept in the residue"),
+        (len(plan.dropped), "dropped"),
+    ]
     pooler = f"{'present' if plan.pooler.present else 'absent'}, {plan.pooler.origin}: {plan.pooler.evidence}"
     lines = [
-        f"{plan.source.anatomy.layout} -> {plan.layout} ({plan.form}): {plan.model.table.family}, {plan.model.task.name}",
-        *_rows([("tensors", ", ".join(f"{n} {what}" for n, what in counts)), ("pooler", pooler), ("head", plan.model.facts.head_style or "")]),
+        f"{plan.source.anatomy.layout} -> {plan.layout} ({plan.form}): "
+        f"{plan.model.table.family}, {plan.model.task.name}",
+        *_rows(
+            [
+                ("tensors", ", ".join(f"{n} {what}" for n, what in counts)),
+                ("pooler", pooler),
+                ("head", plan.model.facts.head_style or ""),
+            ]
+        ),
         *(f"  dropped      {name}: {why}" for name, why in plan.dropped.items()),
         *(f"  kept         {k.name}: {k.reason}" for k in plan.kept),
         *(f"  warning      {text}" for text in result.warnings),
@@ -58,12 +85,14 @@ def render_conversion(result: Conversion) -> str:
 
 def render_forward(verdict: ForwardVerdict) -> list[str]:
     """One line per output: difference, noise, limit, ratio, verdict."""
-    head = f"proof forward  {verdict.source_runtime} against {verdict.target_runtime}, both measured against {verdict.reference}"
+    sides = f"{verdict.source_runtime} against {verdict.target_runtime}"
+    head = f"proof forward  {sides}, both measured against {verdict.reference}"
     looked = f"  inputs       {verdict.coverage}"
     table = [f"  {'output':<26}{'difference':>12}{'noise':>12}{'limit':>12}{'ratio':>8}{'max abs':>12}"]
     for a in verdict.agreements:
         word = "agrees" if a.agrees else "DIFFERS"
-        table.append(f"  {a.output:<26}{a.difference:>12.2e}{a.noise:>12.2e}{a.limit:>12.2e}{a.ratio:>8.2f}{a.max_abs:>12.2e}  {word}")
+        numbers = f"{a.difference:>12.2e}{a.noise:>12.2e}{a.limit:>12.2e}{a.ratio:>8.2f}{a.max_abs:>12.2e}"
+        table.append(f"  {a.output:<26}{numbers}  {word}")
     return [head, looked, *table, f"  {verdict}", *(f"  {p}" for p in verdict.problems)]
 
 
@@ -82,7 +111,10 @@ def render_table(table: Table, tables: Tables) -> str:
         lines.append(f"{row.name}  ({row.kind} {' '.join(row.signature.inputs)} -> {' '.join(row.signature.outputs)})")
         for layout in tables.layouts:
             for part, place in row.places.get(layout, {}).items():
-                lines.append(f"  {layout:<6}{part:<8}{place.name or place.absent}" + (f"  (tied to {place.tied})" if place.tied else ""))
+                lines.append(
+                    f"  {layout:<6}{part:<8}{place.name or place.absent}"
+                    + (f"  (tied to {place.tied})" if place.tied else "")
+                )
     return "\n".join(lines)
 
 

@@ -6,12 +6,15 @@ Dtypes are named as safetensors names them (`F32`, `BF16`, …): the one vocabul
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Array = NDArray[np.generic]
 
@@ -32,7 +35,12 @@ NUMPY_DTYPES: dict[str, np.dtype[np.generic]] = {
     "U8": np.dtype("u1"),
     "BOOL": np.dtype("?"),
 }
-FLOATS = ("F64", "F32", "F16", "BF16")  # what a weight may be stored in; anything else is quantised or not a weight
+FLOATS = (
+    "F64",
+    "F32",
+    "F16",
+    "BF16",
+)  # what a weight may be stored in; anything else is quantised or not a weight
 _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
 
 

@@ -56,8 +56,7 @@ def small_facts(family: str = "bert", task: str = "model", **changes: object) ->
         position_scheme="absolute" if bert else "padding",
         position_offset=0,
         pad_token_id=0 if bert else 1,
-        has_pooler=task in ("model", "pre_training", "next_sentence", "multiple_choice")
-        or (sentence_head and bert),
+        has_pooler=task in ("model", "pre_training", "next_sentence", "multiple_choice") or (sentence_head and bert),
     )
     return replace(facts, **changes)
 
@@ -80,9 +79,7 @@ def random_logical(facts: Facts, seed: int = 0, dtype: type = np.float32) -> dic
         "position": facts.max_position_embeddings,
         "type": facts.type_vocab_size,
     }
-    tensors = {
-        f"embeddings.{name}.table": rng.normal(0, 0.5, (count, hidden)) for name, count in rows.items()
-    }
+    tensors = {f"embeddings.{name}.table": rng.normal(0, 0.5, (count, hidden)) for name, count in rows.items()}
     for name, (inner, outer) in linear_sizes(facts).items():
         tensors[f"{name}.kernel"] = rng.normal(0, inner**-0.5, (inner, outer))
         tensors[f"{name}.bias"] = rng.normal(0, 0.3, outer)
@@ -98,9 +95,7 @@ def linear_sizes(facts: Facts) -> dict[str, tuple[int, int]]:
     """Logical name of every dense layer, with its sizes (in, out)."""
     hidden, inner, layers = facts.hidden_size, facts.intermediate_size, range(facts.num_hidden_layers)
     sizes = {
-        f"layer.{i}.attention.{part}": (hidden, hidden)
-        for i in layers
-        for part in ("query", "key", "value", "out")
+        f"layer.{i}.attention.{part}": (hidden, hidden) for i in layers for part in ("query", "key", "value", "out")
     }
     sizes |= {f"layer.{i}.mlp.up": (hidden, inner) for i in layers}
     sizes |= {f"layer.{i}.mlp.down": (inner, hidden) for i in layers}
@@ -138,9 +133,7 @@ def hf_state(logical: dict[str, np.ndarray], facts: Facts) -> dict[str, np.ndarr
     state = {}
     for name, array in logical.items():
         module, _, leaf = name.rpartition(".")
-        state[f"{modules[module]}.{leaves[leaf]}"] = np.ascontiguousarray(
-            array.T if leaf == "kernel" else array
-        )
+        state[f"{modules[module]}.{leaves[leaf]}"] = np.ascontiguousarray(array.T if leaf == "kernel" else array)
     if facts.task in ("masked_lm", "pre_training"):  # the bias has a second name, tied to the decoder's
         owner = "cls.predictions" if facts.family == "bert" else "lm_head"
         state[f"{owner}.bias"] = logical["masked_lm.decoder.bias"]
@@ -166,9 +159,7 @@ def _layer_modules(base: str, facts: Facts) -> dict[str, str]:
         "mlp.norm": "output.LayerNorm",
     }
     layers = range(facts.num_hidden_layers)
-    return {
-        f"layer.{i}.{ours}": f"{base}encoder.layer.{i}.{hf}" for i in layers for ours, hf in modules.items()
-    }
+    return {f"layer.{i}.{ours}": f"{base}encoder.layer.{i}.{hf}" for i in layers for ours, hf in modules.items()}
 
 
 def _head_modules(facts: Facts) -> dict[str, str]:
@@ -183,6 +174,4 @@ def _head_modules(facts: Facts) -> dict[str, str]:
         )
     else:
         lm = ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder")
-    return modules | dict(
-        zip(("masked_lm.transform", "masked_lm.norm", "masked_lm.decoder"), lm, strict=True)
-    )
+    return modules | dict(zip(("masked_lm.transform", "masked_lm.norm", "masked_lm.decoder"), lm, strict=True))

@@ -1,98 +1,148 @@
-//! A batch of token ids with its mask, checked before any tensor is made.
+//! A batch of token sequences, and the rules that a model has for it.
 
-use crate::config::BertConfig;
+use crate::config::ModelConfig;
 use crate::error::{Error, Result};
-use crate::positions::position_ids;
+use crate::positions::Positions;
 
-/// Token ids, mask (1 = real token) and token types, each row-major `[size, length]`.
+/// Token ids `[rows, columns]` with their attention mask and token types, row by row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    pub(crate) size: usize,
-    pub(crate) length: usize,
-    pub(crate) input_ids: Vec<i64>,
-    pub(crate) attention_mask: Vec<i64>,
-    pub(crate) token_type_ids: Vec<i64>,
+    shape: [usize; 2],
+    input_ids: Vec<i64>,
+    attention_mask: Vec<i64>,
+    token_type_ids: Vec<i64>,
 }
 
 impl Batch {
-    /// A batch without padding, all token types 0. Errors: empty, or `input_ids` isn't `size` x `length`.
-    pub fn new(size: usize, length: usize, input_ids: Vec<i64>) -> Result<Self> {
-        if size == 0 || length == 0 {
-            return Err(Error::Input(format!(
-                "the batch is empty: shape [{size}, {length}]"
-            )));
+    /// A batch of `shape` where every token is real and of type 0.
+    ///
+    /// # Errors
+    /// [`Error::Inputs`] if the batch is empty or the ids do not fill the shape.
+    pub fn new(shape: [usize; 2], input_ids: Vec<i64>) -> Result<Self> {
+        if shape.contains(&0) {
+            return Err(Error::Inputs(format!("the batch is empty: its shape is {shape:?}")));
         }
-        check_count("input_ids", &input_ids, size, length)?;
-        let count = input_ids.len();
-        Ok(Self {
-            size,
-            length,
-            input_ids,
-            attention_mask: vec![1; count],
-            token_type_ids: vec![0; count],
-        })
+        check_count("input_ids", shape, &input_ids)?;
+        let size = input_ids.len();
+        let (attention_mask, token_type_ids) = (vec![1; size], vec![0; size]);
+        Ok(Self { shape, input_ids, attention_mask, token_type_ids })
     }
 
-    /// With a mask of 1 (real token) and 0 (padding). Errors: wrong count, other values, a row without a token.
+    /// Sequences of any lengths, padded on the right with `pad` up to the longest one.
+    ///
+    /// # Errors
+    /// [`Error::Inputs`] if there is no sequence, or one of them is empty.
+    pub fn padded(sequences: &[Vec<i64>], pad: i64) -> Result<Self> {
+        let columns = sequences.iter().map(Vec::len).max().unwrap_or(0);
+        let (mut ids, mut mask) = (Vec::new(), Vec::new());
+        for sequence in sequences {
+            let padding = columns - sequence.len();
+            ids.extend_from_slice(sequence);
+            ids.extend(std::iter::repeat_n(pad, padding));
+            mask.extend(std::iter::repeat_n(1, sequence.len()));
+            mask.extend(std::iter::repeat_n(0, padding));
+        }
+        Self::new([sequences.len(), columns], ids)?.with_attention_mask(mask)
+    }
+
+    /// The same batch with a mask: 1 for a real token, 0 for padding.
+    ///
+    /// # Errors
+    /// [`Error::Inputs`] if the mask has another size, other values, or a row without a real token.
     pub fn with_attention_mask(mut self, mask: Vec<i64>) -> Result<Self> {
-        check_count("attention_mask", &mask, self.size, self.length)?;
-        check_range("attention_mask", &mask, 2, "a mask value is 0 or 1")?;
-        if let Some(row) = mask
-            .chunks(self.length)
-            .position(|row| row.iter().all(|&m| m == 0))
-        {
-            return Err(Error::Input(format!(
-                "attention_mask row {row} is all zeros: a row needs a real token"
-            )));
+        check_count("attention_mask", self.shape, &mask)?;
+        check_range("attention_mask", self.shape, &mask, 2)?;
+        let mut rows = mask.chunks(self.shape[1]);
+        if let Some(row) = rows.position(|row| row.iter().all(|&bit| bit == 0)) {
+            return Err(Error::Inputs(format!("attention_mask row {row} is all 0, it needs a real token")));
         }
         self.attention_mask = mask;
         Ok(self)
     }
 
-    /// With token types. Errors: wrong count (their range is checked against a model in its forward).
+    /// The same batch with token types.
+    ///
+    /// # Errors
+    /// [`Error::Inputs`] if they have another size.
     pub fn with_token_type_ids(mut self, types: Vec<i64>) -> Result<Self> {
-        check_count("token_type_ids", &types, self.size, self.length)?;
+        check_count("token_type_ids", self.shape, &types)?;
         self.token_type_ids = types;
         Ok(self)
     }
 
-    /// Checks every id against the model's tables and returns the position ids.
-    pub(crate) fn positions(&self, config: &BertConfig) -> Result<Vec<i64>> {
-        check_range("input_ids", &self.input_ids, config.vocab_size, "vocab_size")?;
-        check_range(
-            "token_type_ids",
-            &self.token_type_ids,
-            config.type_vocab_size,
-            "type_vocab_size",
-        )?;
-        let positions = position_ids(config, &self.input_ids, self.length);
-        let rows = config.max_position_embeddings as i64;
-        if positions.iter().any(|&position| position >= rows) {
-            let (length, usable) = (self.length, config.usable_length());
-            return Err(Error::Input(format!(
-                "length {length} is too long: the model takes at most {usable} tokens"
-            )));
-        }
-        Ok(positions)
+    /// Rows and columns.
+    pub fn shape(&self) -> [usize; 2] {
+        self.shape
+    }
+
+    /// The token ids, row by row.
+    pub fn input_ids(&self) -> &[i64] {
+        &self.input_ids
+    }
+
+    /// The token types, row by row.
+    pub fn token_type_ids(&self) -> &[i64] {
+        &self.token_type_ids
+    }
+
+    /// True where a token is padding, row by row: Burn's masks are the inverse of an attention mask.
+    pub fn padding(&self) -> Vec<bool> {
+        self.attention_mask.iter().map(|&bit| bit == 0).collect()
     }
 }
 
-fn check_count(name: &str, values: &[i64], size: usize, length: usize) -> Result<()> {
-    if Some(values.len()) == size.checked_mul(length) {
+/// What a model asks of a batch before it reads its tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputRules {
+    vocab_size: usize,
+    type_vocab_size: usize,
+    longest: usize,
+    positions: Positions,
+}
+
+impl InputRules {
+    /// The rules of a configuration.
+    pub fn of(config: &ModelConfig) -> Self {
+        Self {
+            vocab_size: config.vocab_size,
+            type_vocab_size: config.type_vocab_size,
+            longest: config.longest_sequence(),
+            positions: Positions::of(config),
+        }
+    }
+
+    /// The position of every token, row by row, of a batch that fits the model.
+    ///
+    /// # Errors
+    /// [`Error::Inputs`] if the sequence is too long, or an id lies outside of its table.
+    pub fn positions(&self, batch: &Batch) -> Result<Vec<i64>> {
+        let (columns, longest) = (batch.shape[1], self.longest);
+        if columns > longest {
+            let words =
+                format!("a sequence of {columns} tokens is too long, the model takes at most {longest}");
+            return Err(Error::Inputs(words));
+        }
+        check_range("input_ids", batch.shape, &batch.input_ids, self.vocab_size)?;
+        check_range("token_type_ids", batch.shape, &batch.token_type_ids, self.type_vocab_size)?;
+        let rows = batch.input_ids.chunks(columns);
+        Ok(rows.flat_map(|row| self.positions.ids(row)).collect())
+    }
+}
+
+fn check_count(name: &str, shape: [usize; 2], values: &[i64]) -> Result<()> {
+    let found = values.len();
+    if shape[0].checked_mul(shape[1]) == Some(found) {
         return Ok(());
     }
-    let found = values.len();
-    Err(Error::Input(format!(
-        "{name} has {found} values, but the shape is [{size}, {length}]"
-    )))
+    Err(Error::Inputs(format!("{name} holds {found} values, which is not what the shape {shape:?} needs")))
 }
 
-fn check_range(name: &str, values: &[i64], limit: usize, why: &str) -> Result<()> {
-    let outside = |value: &i64| !usize::try_from(*value).is_ok_and(|id| id < limit);
-    match values.iter().find(|value| outside(value)) {
-        None => Ok(()),
-        Some(value) => Err(Error::Input(format!(
-            "{name} holds {value}, outside 0..{limit} ({why})"
-        ))),
-    }
+fn check_range(name: &str, shape: [usize; 2], values: &[i64], end: usize) -> Result<()> {
+    let inside = |&value: &i64| usize::try_from(value).is_ok_and(|value| value < end);
+    let Some(at) = values.iter().position(|value| !inside(value)) else {
+        return Ok(());
+    };
+    let (row, column, value) = (at / shape[1], at % shape[1], values[at]);
+    let last = end - 1;
+    Err(Error::Inputs(format!("{name}[{row}, {column}] is {value}, it must lie between 0 and {last}")))
 }

@@ -1,199 +1,69 @@
-//! `config.json`: everything besides the weights that decides what a model computes.
+//! The configuration of a model: the fields of its `config.json`.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// What a folder's model is for; decides which heads it has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Task {
-    /// The backbone alone, with or without a pooler.
-    #[default]
-    Model,
-    MaskedLm,
-    PreTraining,
-    NextSentence,
-    SequenceClassification,
-    TokenClassification,
-    QuestionAnswering,
-    MultipleChoice,
-}
-
-/// Where the tanh layer of a sequence classifier lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HeadStyle {
-    /// In the backbone, as its pooler.
-    Bert,
-    /// In the head, as `classifier.dense`; the backbone has no pooler.
-    Roberta,
-}
-
-/// The non-linearity of the feed-forward layers or of the masked-LM head.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// The function between two linear layers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HiddenAct {
-    /// x Φ(x) with the error function.
+    /// The exact GELU, through the error function.
     #[default]
     Gelu,
-    /// The tanh approximation of GELU.
+    /// The approximation of GELU through tanh.
     GeluTanh,
+    /// max(x, 0).
     Relu,
 }
 
-/// How a token's row in the position table is found.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// How the row of the position table is chosen for a token.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PositionScheme {
-    /// `position_offset` + index of the token (BERT: offset 0).
+    /// BERT: the index in the sequence plus `position_offset`.
     #[default]
     Absolute,
-    /// RoBERTa: real tokens count up from `pad_token_id` + 1, pads stay at `pad_token_id`.
+    /// RoBERTa: `pad_token_id` plus the number of tokens up to here that are not padding.
     Padding,
 }
 
-/// The fields of `config.json` that this crate reads; other fields are ignored.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct BertConfig {
-    pub vocab_size: usize,
-    pub hidden_size: usize,
-    pub num_hidden_layers: usize,
-    pub num_attention_heads: usize,
-    pub intermediate_size: usize,
-    pub max_position_embeddings: usize,
-    pub type_vocab_size: usize,
-    pub layer_norm_eps: f64,
-    #[serde(default)]
-    pub pad_token_id: i64,
-    #[serde(default)]
-    pub with_pooling_layer: bool,
-    #[serde(default)]
-    pub hidden_act: HiddenAct,
-    /// Of the masked-LM head; BERT uses `hidden_act` there, RoBERTa always GELU.
-    #[serde(default)]
-    pub lm_head_act: Option<HiddenAct>,
-    #[serde(default)]
-    pub position_scheme: PositionScheme,
-    #[serde(default)]
-    pub position_offset: usize,
-    #[serde(default)]
-    pub task: Task,
-    #[serde(default)]
-    pub head_style: Option<HeadStyle>,
-    #[serde(default)]
-    pub num_labels: Option<usize>,
+/// Where a sequence classifier keeps the dense layer that reads the first token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadStyle {
+    /// In the pooler of the backbone.
+    Bert,
+    /// In the head itself; the backbone has no pooler.
+    Roberta,
 }
 
-impl BertConfig {
-    /// Reads and checks `folder/config.json`. Errors name the file and the field.
-    pub fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join("config.json");
-        let text = std::fs::read_to_string(&path).map_err(|e| Error::config(&path, e))?;
-        let config: Self = serde_json::from_str(&text).map_err(|e| Error::config(&path, e))?;
-        config.check().map_err(|message| Error::config(&path, message))?;
-        Ok(config)
-    }
-
-    /// All that is wrong with the fields, in one message.
-    pub fn check(&self) -> std::result::Result<(), String> {
-        let mut problems = self.size_problems();
-        problems.extend(self.position_problem());
-        problems.extend(self.head_problem());
-        if !(self.layer_norm_eps > 0.0 && self.layer_norm_eps.is_finite()) {
-            problems.push(format!(
-                "layer_norm_eps must be above 0, found {}",
-                self.layer_norm_eps
-            ));
-        }
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(problems.join("; "))
-        }
-    }
-
-    /// The longest sequence that the position table can serve.
-    pub fn usable_length(&self) -> usize {
-        self.max_position_embeddings.saturating_sub(self.first_position())
-    }
-
-    /// Table row of the first real token.
-    pub fn first_position(&self) -> usize {
-        match self.position_scheme {
-            PositionScheme::Absolute => self.position_offset,
-            PositionScheme::Padding => {
-                usize::try_from(self.pad_token_id.saturating_add(1)).unwrap_or(usize::MAX)
-            }
-        }
-    }
-
-    /// Number of classes; 1 for multiple choice, where a row is a choice. Checked to be there by [`Self::check`].
-    pub fn classes(&self) -> usize {
-        match self.task {
-            Task::MultipleChoice => 1,
-            _ => self.num_labels.unwrap_or(0),
-        }
-    }
-
-    fn size_problems(&self) -> Vec<String> {
-        let sizes = [
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("num_hidden_layers", self.num_hidden_layers),
-            ("num_attention_heads", self.num_attention_heads),
-            ("intermediate_size", self.intermediate_size),
-            ("max_position_embeddings", self.max_position_embeddings),
-            ("type_vocab_size", self.type_vocab_size),
-        ];
-        let zero = sizes.iter().filter(|(_, size)| *size == 0);
-        let mut problems: Vec<_> = zero
-            .map(|(name, _)| format!("{name} must be above 0, found 0"))
-            .collect();
-        let (hidden, heads) = (self.hidden_size, self.num_attention_heads);
-        if heads > 0 && hidden % heads != 0 {
-            problems.push(format!(
-                "hidden_size {hidden} is not a multiple of num_attention_heads {heads}"
-            ));
-        }
-        problems
-    }
-
-    fn position_problem(&self) -> Option<String> {
-        let rows = self.max_position_embeddings;
-        if self.position_scheme == PositionScheme::Padding && self.pad_token_id < 0 {
-            return Some(format!(
-                "position_scheme padding needs pad_token_id >= 0, found {}",
-                self.pad_token_id
-            ));
-        }
-        let first = self.first_position();
-        (rows > 0 && self.usable_length() == 0).then(|| {
-            format!("max_position_embeddings {rows} leaves no room: the first token sits at row {first}")
-        })
-    }
-
-    fn head_problem(&self) -> Option<String> {
-        let pooler = self.with_pooling_layer;
-        match (self.task, self.head_style) {
-            (Task::SequenceClassification, None) => {
-                Some("sequence_classification needs head_style: bert or roberta".into())
-            }
-            (Task::SequenceClassification, Some(HeadStyle::Roberta)) if pooler => Some(
-                "head_style roberta has its dense layer in the head, so with_pooling_layer must be false"
-                    .into(),
-            ),
-            (task, _) if task.reads_pooler(self.head_style) && !pooler => Some(format!(
-                "task {task:?} reads the pooler, so with_pooling_layer must be true"
-            )),
-            (Task::SequenceClassification | Task::TokenClassification, _) if self.classes() == 0 => {
-                Some(format!("task {:?} needs num_labels above 0", self.task))
-            }
-            _ => None,
-        }
-    }
+/// What the model is for; it decides which head the weights hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// The backbone alone.
+    #[default]
+    Model,
+    /// A score for each word of the vocabulary at each token.
+    MaskedLm,
+    /// Masked language model and next sentence together.
+    PreTraining,
+    /// Does the second sentence follow the first?
+    NextSentence,
+    /// One label for the whole sequence.
+    SequenceClassification,
+    /// One label for each token.
+    TokenClassification,
+    /// Start and end of an answer.
+    QuestionAnswering,
+    /// A score for each choice; each row of a batch is one choice.
+    MultipleChoice,
 }
 
 impl Task {
@@ -204,4 +74,180 @@ impl Task {
             _ => false,
         }
     }
+
+    fn needs_labels(self) -> bool {
+        matches!(self, Self::SequenceClassification | Self::TokenClassification)
+    }
 }
+
+impl fmt::Display for HeadStyle {
+    /// The name that stands in config.json.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl fmt::Display for Task {
+    /// The name that stands in config.json.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// The fields of `config.json`. Fields that are not listed here are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelConfig {
+    /// The family, "bert" or "roberta". It informs the reader: nothing is decided by it.
+    pub model_type: String,
+    /// Rows of the word table.
+    pub vocab_size: usize,
+    /// Width of every hidden state.
+    pub hidden_size: usize,
+    /// Number of encoder layers.
+    pub num_hidden_layers: usize,
+    /// Number of attention heads; it divides `hidden_size`.
+    pub num_attention_heads: usize,
+    /// Width inside the feed-forward network.
+    pub intermediate_size: usize,
+    /// Rows of the position table.
+    pub max_position_embeddings: usize,
+    /// Rows of the token type table.
+    pub type_vocab_size: usize,
+    /// The epsilon of every layer norm.
+    pub layer_norm_eps: f64,
+    /// Dropout; it acts only on an autodiff device.
+    pub hidden_dropout_prob: f64,
+    /// The id of the padding token.
+    pub pad_token_id: i64,
+    /// Whether the backbone has a pooler; absent means that it has none.
+    pub with_pooling_layer: Option<bool>,
+    /// The longest sequence, where it is shorter than the position table allows.
+    pub max_seq_len: Option<usize>,
+    /// Activation of the feed-forward networks.
+    #[serde(default)]
+    pub hidden_act: HiddenAct,
+    /// Activation of the masked language model's head.
+    #[serde(default)]
+    pub lm_head_act: HiddenAct,
+    /// What the model is for.
+    #[serde(default)]
+    pub task: Task,
+    /// The style of a sequence classifier.
+    pub head_style: Option<HeadStyle>,
+    /// Number of labels of a sequence or token classifier.
+    pub num_labels: Option<usize>,
+    /// How positions are numbered.
+    #[serde(default)]
+    pub position_scheme: PositionScheme,
+    /// The first position of the absolute scheme.
+    #[serde(default)]
+    pub position_offset: usize,
+    /// Names of the labels, where they are known.
+    pub id2label: Option<BTreeMap<String, String>>,
+}
+
+impl ModelConfig {
+    /// Reads and checks `config.json` of a model folder.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read; [`Error::Config`] if it describes no model.
+    pub fn from_folder(folder: &Path) -> Result<Self> {
+        let path = folder.join("config.json");
+        let text = fs::read_to_string(&path).map_err(Error::io(&path))?;
+        let parsed = serde_json::from_str::<Self>(&text).map_err(|e| vec![e.to_string()]);
+        let checked = parsed.and_then(Self::checked);
+        checked.map_err(|problems| Error::Config { path, problems })
+    }
+
+    /// The configuration itself when it describes a model, else every reason why it does not.
+    pub fn checked(self) -> std::result::Result<Self, Vec<String>> {
+        let problems = [self.sizes(), self.numbers(), self.positions(), self.head()].concat();
+        if problems.is_empty() { Ok(self) } else { Err(problems) }
+    }
+
+    /// Whether the backbone has a pooler.
+    pub fn has_pooler(&self) -> bool {
+        self.with_pooling_layer.unwrap_or(false)
+    }
+
+    /// The longest sequence that the model takes.
+    pub fn longest_sequence(&self) -> usize {
+        let rows = self.max_position_embeddings.saturating_sub(self.first_position());
+        rows.min(self.max_seq_len.unwrap_or(rows))
+    }
+
+    /// The row of the position table that the first token reads.
+    fn first_position(&self) -> usize {
+        match self.position_scheme {
+            PositionScheme::Absolute => self.position_offset,
+            PositionScheme::Padding => {
+                usize::try_from(self.pad_token_id).map_or(0, |pad| pad.saturating_add(1))
+            }
+        }
+    }
+
+    fn sizes(&self) -> Vec<String> {
+        let sizes = [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("num_attention_heads", self.num_attention_heads),
+            ("intermediate_size", self.intermediate_size),
+            ("max_position_embeddings", self.max_position_embeddings),
+            ("type_vocab_size", self.type_vocab_size),
+        ];
+        let zero = sizes.iter().filter(|(_, size)| *size == 0);
+        zero.map(|(name, _)| format!("{name} is 0, it must be at least 1")).collect()
+    }
+
+    fn numbers(&self) -> Vec<String> {
+        let (hidden, heads) = (self.hidden_size, self.num_attention_heads);
+        let (eps, dropout) = (self.layer_norm_eps, self.hidden_dropout_prob);
+        let mut problems = Vec::new();
+        if heads > 0 && !hidden.is_multiple_of(heads) {
+            problems.push(format!("hidden_size {hidden} is not a multiple of num_attention_heads {heads}"));
+        }
+        if !(0.0..1.0).contains(&eps) {
+            problems.push(format!("layer_norm_eps is {eps}, it must be at least 0 and below 1"));
+        }
+        if !(0.0..1.0).contains(&dropout) {
+            problems.push(format!("hidden_dropout_prob is {dropout}, it must be at least 0 and below 1"));
+        }
+        problems
+    }
+
+    fn positions(&self) -> Vec<String> {
+        let (first, rows, pad) = (self.first_position(), self.max_position_embeddings, self.pad_token_id);
+        if self.position_scheme == PositionScheme::Padding && pad < 0 {
+            return vec![format!("pad_token_id is {pad}, position_scheme \"padding\" needs a token's id")];
+        }
+        if self.longest_sequence() > 0 {
+            return Vec::new();
+        }
+        let limit = self.max_seq_len.map_or(String::new(), |limit| format!(", and max_seq_len is {limit}"));
+        vec![format!("no token fits: the first one reads row {first} of {rows} positions{limit}")]
+    }
+
+    fn head(&self) -> Vec<String> {
+        let task = self.task;
+        let classifies = task == Task::SequenceClassification;
+        let mut problems = Vec::new();
+        if classifies && self.head_style.is_none() {
+            problems.push(format!("head_style is missing, {task} needs \"bert\" or \"roberta\""));
+        }
+        if task.needs_labels() && self.num_labels.unwrap_or(0) == 0 {
+            problems.push(format!("num_labels is missing, {task} needs at least 1"));
+        }
+        if task.reads_pooler(self.head_style) && !self.has_pooler() {
+            problems.push(format!("the head of {task} reads the pooler, but with_pooling_layer is not true"));
+        }
+        if classifies && self.head_style == Some(HeadStyle::Roberta) && self.has_pooler() {
+            problems
+                .push("with_pooling_layer is true, but a \"roberta\" head takes the pooler's place".into());
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -23,9 +23,6 @@ pub fn device(name: &str) -> Result<Device> {
         "cuda" => Ok(Device::cuda(0)),
         #[cfg(feature = "wgpu")]
         "wgpu" => Ok(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
-        _ => Err(Error::Device {
-            name: name.to_string(),
-            available: AVAILABLE.join(", "),
-        }),
+        _ => Err(Error::Device { name: name.to_string(), available: AVAILABLE.join(", ") }),
     }
 }

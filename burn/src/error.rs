@@ -1,51 +1,87 @@
-//! The one error type of this crate: what went wrong, where, and what to do about it.
+//! What can go wrong, in words that name the file, the tensor and the next step.
 
 use std::path::{Path, PathBuf};
 
-/// Everything that can go wrong between a folder on disk and the outputs of a model.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// `config.json` is absent, malformed, or describes a model that cannot exist.
-    #[error("{}: {message}", .path.display())]
-    Config { path: PathBuf, message: String },
+use thiserror::Error;
 
-    /// The weight file is absent, ambiguous or unreadable.
-    #[error("{}: {message}", .path.display())]
-    Weights { path: PathBuf, message: String },
-
-    /// The weight file and the model disagree; every tensor concerned is listed.
-    #[error("{}: {} tensor problem(s):\n  {}", .path.display(), .problems.len(), .problems.join("\n  "))]
-    Tensors { path: PathBuf, problems: Vec<String> },
-
-    /// The inputs do not fit the model.
-    #[error("inputs: {0}")]
-    Input(String),
-
-    /// A file could not be read or written.
-    #[error("{}: {message}", .path.display())]
-    File { path: PathBuf, message: String },
-
-    /// The asked device is not part of this build.
-    #[error("{0}")]
-    Device(String),
-}
-
-/// Result with this crate's [`Error`].
+/// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Every failure of this crate. Lists hold all problems found, not only the first.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A file or folder cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The folder does not hold exactly one weight file.
+    #[error("{}: {reason}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What was found and what is expected.
+        reason: String,
+    },
+    /// config.json is not JSON, lacks a field, or asks for a model that cannot be built.
+    #[error("{}", listing("configuration", path, problems))]
+    Config {
+        /// The configuration file.
+        path: PathBuf,
+        /// One line for each problem.
+        problems: Vec<String>,
+    },
+    /// The weight file does not hold exactly the tensors of the model.
+    #[error("{}", listing("weights", path, problems))]
+    Weights {
+        /// The weight file.
+        path: PathBuf,
+        /// One line for each missing, unused or misshapen tensor.
+        problems: Vec<String>,
+    },
+    /// The file of inputs or outputs does not hold what it should.
+    #[error("{}: {reason}", path.display())]
+    Arrays {
+        /// The file.
+        path: PathBuf,
+        /// What was found and what is expected.
+        reason: String,
+    },
+    /// The inputs do not fit the model.
+    #[error("inputs: {0}")]
+    Inputs(String),
+    /// The head reads the pooled output of a model that has no pooler.
+    #[error("the head reads the pooled output, but the model has no pooler: set with_pooling_layer")]
+    NoPooler,
+    /// The device is unknown, or this build does not hold its backend.
+    #[error("device {name:?} is not available: this build runs on {available}")]
+    Device {
+        /// The device asked for.
+        name: String,
+        /// The devices that this build knows.
+        available: String,
+    },
+    /// The device failed while it computed.
+    #[error("the device failed to return a tensor: {0}")]
+    Compute(String),
+}
+
 impl Error {
-    pub(crate) fn config(path: &Path, message: impl ToString) -> Self {
-        let (path, message) = (path.to_owned(), message.to_string());
-        Self::Config { path, message }
+    /// Attaches a path to a system error: `fs::read(path).map_err(Error::io(path))`.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io { path, source }
     }
+}
 
-    pub(crate) fn weights(path: &Path, message: impl ToString) -> Self {
-        let (path, message) = (path.to_owned(), message.to_string());
-        Self::Weights { path, message }
-    }
-
-    pub(crate) fn file(path: &Path, message: impl ToString) -> Self {
-        let (path, message) = (path.to_owned(), message.to_string());
-        Self::File { path, message }
-    }
+fn listing(kind: &str, path: &Path, problems: &[String]) -> String {
+    let count = match problems.len() {
+        1 => "1 problem".to_string(),
+        n => format!("{n} problems"),
+    };
+    let lines: String = problems.iter().map(|p| format!("\n  {p}")).collect();
+    format!("{}: {count} in the {kind}:{lines}", path.display())
 }

@@ -13,20 +13,13 @@ pub type Shapes = BTreeMap<String, Vec<usize>>;
 /// # Errors
 /// [`Error::Folder`] if there is none, or more than one.
 pub fn weight_file(folder: &Path, names: &[&str]) -> Result<PathBuf> {
-    let present: Vec<&str> = names
-        .iter()
-        .copied()
-        .filter(|name| folder.join(name).is_file())
-        .collect();
+    let present: Vec<&str> = names.iter().copied().filter(|name| folder.join(name).is_file()).collect();
     match present[..] {
         [only] => Ok(folder.join(only)),
         [] => folder_error(folder, format!("no weight file, expected {}", names.join(" or "))),
         _ => folder_error(
             folder,
-            format!(
-                "expected one weight file, found {}: remove all but one",
-                present.join(" and ")
-            ),
+            format!("expected one weight file, found {}: remove all but one", present.join(" and ")),
         ),
     }
 }

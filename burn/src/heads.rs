@@ -56,8 +56,7 @@ impl RobertaClassificationHead {
 
     /// From `[rows, tokens, hidden_size]` to `[rows, num_labels]`.
     pub fn forward(&self, hidden: Tensor<3>) -> Tensor<2> {
-        self.out_proj
-            .forward(self.dense.forward(first_token(hidden)).tanh())
+        self.out_proj.forward(self.dense.forward(first_token(hidden)).tanh())
     }
 }
 

@@ -56,15 +56,9 @@ pub(crate) fn load_weights<M: Module>(module: M, folder: &Path) -> Result<M> {
 }
 
 fn fill<M: Module, S: ModuleStore>(mut module: M, mut store: S, path: PathBuf) -> Result<M> {
-    let failed = |problems| Error::Weights {
-        path: path.clone(),
-        problems,
-    };
+    let failed = |problems| Error::Weights { path: path.clone(), problems };
     let stored = store.get_all_tensors().map_err(|e| failed(vec![e.to_string()]))?;
-    let found = stored
-        .iter()
-        .map(|(name, t)| (name.clone(), t.shape.to_vec()))
-        .collect();
+    let found = stored.iter().map(|(name, t)| (name.clone(), t.shape.to_vec())).collect();
     let mut problems = differences(&shapes(&module), &found);
     let wrong = stored.iter().filter(|(_, tensor)| !tensor.dtype.is_float());
     problems.extend(wrong.map(|(name, t)| format!("dtype: {name} is {:?}, expected floats", t.dtype)));
@@ -105,7 +99,6 @@ impl ModuleVisitor for ShapeVisitor {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.shapes
-            .insert(self.path.join("."), param.lazy_shape().to_vec());
+        self.shapes.insert(self.path.join("."), param.lazy_shape().to_vec());
     }
 }

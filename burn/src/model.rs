@@ -68,9 +68,7 @@ pub struct Pooler {
 
 impl Pooler {
     fn new(config: &ModelConfig, device: &Device) -> Self {
-        Self {
-            output: LinearConfig::new(config.hidden_size, config.hidden_size).init(device),
-        }
+        Self { output: LinearConfig::new(config.hidden_size, config.hidden_size).init(device) }
     }
 
     /// Pools `[rows, tokens, hidden_size]` to `[rows, hidden_size]`.
@@ -137,7 +135,9 @@ impl BertModel {
     /// [`Error::Inputs`] if the batch does not fit the model.
     pub fn encode(&self, batch: &Batch) -> Result<BertOutput> {
         let embedded = self.embeddings.forward(batch)?;
-        let padding = padding(batch, &embedded.device());
+        // Burn fills masked scores with -1e4: the softmax turns them into a float32 weight of exactly 0.
+        let padding = TensorData::new(batch.padding(), batch.shape());
+        let padding = Tensor::<2, Bool>::from_data(padding, &embedded.device());
         let mut hidden_states = vec![embedded.clone()];
         let mut hidden = embedded;
         for layer in &self.encoder.layers {
@@ -145,10 +145,7 @@ impl BertModel {
             hidden_states.push(hidden.clone());
         }
         let pooled_output = self.pooler.as_ref().map(|pooler| pooler.forward(hidden));
-        Ok(BertOutput {
-            hidden_states,
-            pooled_output,
-        })
+        Ok(BertOutput { hidden_states, pooled_output })
     }
 }
 
@@ -165,17 +162,8 @@ fn encoder(config: &ModelConfig, device: &Device) -> TransformerEncoder {
     .init(device)
 }
 
-/// True where a token is padding: the inverse of an attention mask.
-// Burn fills masked scores with -1e4: after the softmax their float32 weight is exactly 0.
-fn padding(batch: &Batch, device: &Device) -> Tensor<2, Bool> {
-    let padding: Vec<bool> = batch.attention_mask().iter().map(|&mask| mask == 0).collect();
-    Tensor::from_data(TensorData::new(padding, batch.shape()), device)
-}
-
 pub(crate) fn layer_norm(config: &ModelConfig, device: &Device) -> LayerNorm {
-    LayerNormConfig::new(config.hidden_size)
-        .with_epsilon(config.layer_norm_eps)
-        .init(device)
+    LayerNormConfig::new(config.hidden_size).with_epsilon(config.layer_norm_eps).init(device)
 }
 
 pub(crate) fn first_token(hidden: Tensor<3>) -> Tensor<2> {

@@ -51,10 +51,8 @@ pub trait Pretrained: Module {
     fn from_pretrained(folder: impl AsRef<Path>, device: &Device) -> Result<Self> {
         let folder = folder.as_ref();
         let config = ModelConfig::from_folder(folder)?;
-        check_task::<Self>(&config).map_err(|problem| Error::Config {
-            path: folder.join("config.json"),
-            problems: vec![problem],
-        })?;
+        check_task::<Self>(&config)
+            .map_err(|problem| Error::Config { path: folder.join("config.json"), problems: vec![problem] })?;
         load_weights(Self::init(&config, device), folder)
     }
 }
@@ -63,11 +61,10 @@ fn check_task<M: Pretrained>(config: &ModelConfig) -> std::result::Result<(), St
     if config.task != M::TASK {
         return Err(format!("task is {}, this model is for {}", config.task, M::TASK));
     }
-    match M::HEAD_STYLE {
-        Some(style) if config.head_style != M::HEAD_STYLE => Err(format!(
-            "head_style is {:?}, this model has a head of style {style:?}",
-            config.head_style
-        )),
+    match (M::HEAD_STYLE, config.head_style) {
+        (Some(own), Some(asked)) if own != asked => {
+            Err(format!("head_style is \"{asked}\", this model has a \"{own}\" head"))
+        }
         _ => Ok(()),
     }
 }
@@ -115,9 +112,7 @@ impl Named for PreTrainingOutput {
 
 fn array<const D: usize>(name: impl Into<String>, tensor: Tensor<D>) -> Result<NamedArray> {
     let shape = tensor.dims().to_vec();
-    let values = tensor
-        .try_into_vec_as::<f32>()
-        .map_err(|e| Error::Compute(e.to_string()))?;
+    let values = tensor.try_into_vec_as::<f32>().map_err(|e| Error::Compute(e.to_string()))?;
     let name = name.into();
     Ok(NamedArray { name, shape, values })
 }

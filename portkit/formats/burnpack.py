@@ -101,9 +101,7 @@ def read_extras(path: Path) -> BurnpackExtras:
 def _read_index(source: Source) -> tuple[dict[str, Any], int]:
     """The decoded metadata and where it ends."""
     if source.size < _HEADER.size:
-        raise unreadable(
-            source.name, "too short for Burnpack", expected="10 bytes or more", found=str(source.size)
-        )
+        raise unreadable(source.name, "too short for Burnpack", expected="10 bytes or more", found=str(source.size))
     magic, version, size = _HEADER.unpack(source.read(0, _HEADER.size))
     if magic != MAGIC:
         raise unreadable(source.name, "not a Burnpack file", expected=f"{MAGIC!r} first", found=repr(magic))
@@ -203,9 +201,7 @@ def write_burnpack(
     check_unique(specs)
     extras = extras or BurnpackExtras()
     starts, end = _place(specs, extras)
-    index = _encode_index(
-        sorted(specs, key=lambda spec: spec.name), starts, {**extras.metadata, **metadata}, extras
-    )
+    index = _encode_index(sorted(specs, key=lambda spec: spec.name), starts, {**extras.metadata, **metadata}, extras)
     header = _HEADER.pack(MAGIC, VERSION, len(index)) + index
     start = align(len(header)) if extras.aligned else len(header)
     with replacing(path) as file:
@@ -238,9 +234,7 @@ def _encode_index(
         texts[PAD_KEY] = _filling(_HEADER.size + len(_cbor(index)))
     data = _cbor(index)
     if len(data) > MAX_METADATA:
-        raise mismatch(
-            "", "the index is larger than Burn reads", expected=f"{MAX_METADATA}", found=f"{len(data)}"
-        )
+        raise mismatch("", "the index is larger than Burn reads", expected=f"{MAX_METADATA}", found=f"{len(data)}")
     return data
 
 
@@ -256,17 +250,13 @@ def _fields(spec: TensorSpec, start: int, param_id: int | None) -> dict[str, obj
 def _filling(end: int) -> str:
     """The text that makes a file whose index ends at `end` with an empty text end at a multiple of 256."""
     missing = align(end) - end
-    if (
-        missing == 24
-    ):  # a text of 23 adds 23 bytes, one of 24 adds 25, since its length then takes a byte more
+    if missing == 24:  # a text of 23 adds 23 bytes, one of 24 adds 25, since its length then takes a byte more
         missing += ALIGNMENT
     return " " * (missing - (missing > 23) - (missing > 256))
 
 
 def _encode_scalars(scalars: Mapping[str, Scalar]) -> dict[str, dict[str, object]]:
-    return {
-        name: {kind: _Float(value) if kind == "Float" else value} for name, (kind, value) in scalars.items()
-    }
+    return {name: {kind: _Float(value) if kind == "Float" else value} for name, (kind, value) in scalars.items()}
 
 
 @dataclass(frozen=True)
@@ -279,6 +269,4 @@ class _Float:
 def _cbor(index: Mapping[str, object]) -> bytes:
     """Key order is kept; empty sections are left out, as Burn leaves them out."""
     present = {key: value for key, value in index.items() if value or key == "tensors"}
-    return cbor2.dumps(
-        present, default=lambda encoder, item: encoder.write(cbor2.dumps(item.value, canonical=True))
-    )
+    return cbor2.dumps(present, default=lambda encoder, item: encoder.write(cbor2.dumps(item.value, canonical=True)))

@@ -84,17 +84,13 @@ def _numbers(fields: Mapping[str, object], key: str, where: str) -> tuple[int, .
     value = _field(fields, key, where)
     if not isinstance(value, list) or not all(map(is_u64, value)):
         found = brief(value)
-        raise unreadable(
-            where, f"'{key}' is wrong", expected="a list of integers, none negative", found=found
-        )
+        raise unreadable(where, f"'{key}' is wrong", expected="a list of integers, none negative", found=found)
     return tuple(value)
 
 
 def _range(spec: TensorSpec, dtype: StoredDtype, offsets: tuple[int, ...], where: str) -> tuple[int, int]:
     if len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise unreadable(
-            where, "'data_offsets' is no range", expected="[start, end]", found=brief(list(offsets))
-        )
+        raise unreadable(where, "'data_offsets' is no range", expected="[start, end]", found=brief(list(offsets)))
     nbytes = check_shape(spec.shape, dtype, where)
     if offsets[1] - offsets[0] != nbytes:
         found = f"{offsets[1] - offsets[0]} at {list(offsets)}"
@@ -146,9 +142,7 @@ def _difference(size: int, aligned: int, packed: int) -> str:
 
 def _length_hint(size: int, aligned: int, packed: int) -> str:
     if size > aligned:
-        return (
-            "trailing bytes belong to no tensor: was something appended, or is the index from another file?"
-        )
+        return "trailing bytes belong to no tensor: was something appended, or is the index from another file?"
     if size < packed:
         return "the file is cut short: was it copied or downloaded completely?"
     return "a file of Burn 0.20 and newer that was cut short, or one of Burn 0.19 with bytes appended"

@@ -64,9 +64,7 @@ class _Guard:
         if info == _INDEFINITE:
             raise self._error("the CBOR has an indefinite length", "definite lengths, as Burn writes")
         if major == _TAG or (major == _SIMPLE and info not in (*_CONSTANTS, 25, 26, 27)) or info > 27:
-            raise self._error(
-                "the CBOR has an item that Burn never writes", "", f"major {major}, info {info}"
-            )
+            raise self._error("the CBOR has an item that Burn never writes", "", f"major {major}, info {info}")
         return info if info < 24 else int.from_bytes(self._take(1 << (info - 24)), "big")
 
     def _string(self, length: int, key_of: _Level | None) -> None:

@@ -93,9 +93,7 @@ class _Scanner:
         if self.nodes > MAX_NODES:
             raise self.error("the record has too many parts", f"at most {MAX_NODES}", "more")
         if self.paths > MAX_PATHS:
-            raise self.error(
-                "the names in the record are too long", f"at most {MAX_PATHS} characters", "more"
-            )
+            raise self.error("the names in the record are too long", f"at most {MAX_PATHS} characters", "more")
 
     def error(self, what: str, expected: str = "", found: str = "") -> UnreadableError:
         path = ".".join(self.trail)

@@ -31,9 +31,7 @@ Tree: TypeAlias = TensorSpec | Constant | dict[str, "Tree"]
 Piece: TypeAlias = bytes | TensorSpec  # bytes as they are, or the place of a tensor's bytes
 
 
-def build_tree(
-    specs: Sequence[TensorSpec], constants: Mapping[str, object], order: Sequence[str]
-) -> dict[str, Tree]:
+def build_tree(specs: Sequence[TensorSpec], constants: Mapping[str, object], order: Sequence[str]) -> dict[str, Tree]:
     """Nested maps in the given order of paths; what `order` does not name follows, tensors before constants.
 
     Raises PortkitError when one path is the beginning of another, has an empty part, or stands for two
@@ -65,9 +63,7 @@ def _insert(tree: dict[str, Tree], path: str, leaf: Tree) -> None:
 
 
 def _clash(path: str) -> PortkitError:
-    return mismatch(
-        path, "one name is the beginning of another", expected="names that are leaves of one tree"
-    )
+    return mismatch(path, "one name is the beginning of another", expected="names that are leaves of one tree")
 
 
 def pieces(tree: Tree, ids: Mapping[str, str], packer: msgpack.Packer, path: str = "") -> Iterator[Piece]:
@@ -91,17 +87,13 @@ def _is_numbered(tree: Mapping[str, Tree], path: str) -> bool:
         return False
     if set(tree) != {str(index) for index in range(len(tree))}:
         expected = f"0 to {len(tree) - 1}, each once"
-        raise mismatch(
-            path, "the numbers of a vector have a hole", expected=expected, found=", ".join(tree)[:80]
-        )
+        raise mismatch(path, "the numbers of a vector have a hole", expected=expected, found=", ".join(tree)[:80])
     return True
 
 
 def _parameter(spec: TensorSpec, identity: str, packer: msgpack.Packer) -> Iterator[Piece]:
     if spec.nbytes > MAX_BIN:
-        raise mismatch(
-            spec.name, "too large for MessagePack", expected=f"{MAX_BIN} bytes", found=str(spec.nbytes)
-        )
+        raise mismatch(spec.name, "too large for MessagePack", expected=f"{MAX_BIN} bytes", found=str(spec.nbytes))
     fields = [packer.pack_map_header(2), packer.pack("id"), packer.pack(identity), packer.pack("param")]
     yield b"".join([*fields, packer.pack_map_header(3), packer.pack("bytes"), _bin_header(spec.nbytes)])
     yield spec

@@ -46,9 +46,7 @@ _FORMAT = "burn_core::record::file::NamedMpkFileRecorder<burn_core::record::sett
 class NamedMpkExtras:
     """What a record has beyond tensors; with it a file is written again byte for byte."""
 
-    ids: Mapping[str, str] = field(
-        default_factory=dict
-    )  # by tensor name; missing ones are made from the name
+    ids: Mapping[str, str] = field(default_factory=dict)  # by tensor name; missing ones are made from the name
     constants: Mapping[str, object] = field(default_factory=dict)  # by path: nil, text, numbers, empty maps
     order: tuple[str, ...] = ()  # the paths of tensors and constants; those not named follow
     metadata: Mapping[str, str] = field(default_factory=dict)  # taken as it is, when there is any
@@ -84,9 +82,7 @@ def read_named_mpk(path: Path) -> NamedMpkContainer:
 def _sections(record: Node, file: str) -> dict[str, Node]:
     if not isinstance(record, dict) or "item" not in record or not isinstance(record.get("metadata"), dict):
         found = brief(list(record)) if isinstance(record, dict) else type(record).__name__
-        raise unreadable(
-            file, "not a record of Burn", expected="a map with 'metadata' and 'item'", found=found
-        )
+        raise unreadable(file, "not a record of Burn", expected="a map with 'metadata' and 'item'", found=found)
     item = record["item"]
     if not isinstance(item, dict | list) or is_parameter(item):
         raise unreadable(file, "the record's item is not a module", expected="a map of fields")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import pickletools
+import warnings
 import zipfile
 from collections import Counter
 from dataclasses import dataclass
@@ -39,11 +40,7 @@ class ZipForm:
     def disagreement(self, storages: Sequence[int]) -> str:
         """What is wrong with loaded storages of these sizes, or nothing. Each must be a whole record."""
         lacking = Counter(storages) - self.records
-        return (
-            f"storages of {sorted(lacking.elements())[:4]} bytes are declared, but not stored"
-            if lacking
-            else ""
-        )
+        return f"storages of {sorted(lacking.elements())[:4]} bytes are declared, but not stored" if lacking else ""
 
 
 @dataclass(frozen=True)
@@ -59,9 +56,7 @@ class LegacyForm:
         if len(storages) > self.keys:
             return f"{len(storages)} storages are declared, {self.keys} are stored"
         needed = sum(storages) + _SIZE_BYTES * len(storages)
-        return (
-            f"storages of {needed} bytes are declared, {self.room} are stored" if needed > self.room else ""
-        )
+        return f"storages of {needed} bytes are declared, {self.room} are stored" if needed > self.room else ""
 
 
 def examine(path: Path) -> ZipForm | LegacyForm:
@@ -79,8 +74,7 @@ def _examine_zip(path: Path) -> ZipForm:
         with zipfile.ZipFile(path) as archive:
             records = archive.infolist()
             _check_records(path, records)
-            pickled = next(record for record in records if record.filename.endswith("/data.pkl"))
-            with archive.open(pickled) as stream:
+            with archive.open(_the_pickle(path, records)) as stream:
                 names, _ = _scan(path, stream)
     except _BROKEN_ZIP as error:
         hint = "was it copied or downloaded to the end?"
@@ -92,12 +86,24 @@ def _check_records(path: Path, records: Sequence[zipfile.ZipInfo]) -> None:
     if any(record.filename.endswith("/constants.pkl") for record in records):
         hint = "save the state dict of the model with torch.save or safetensors"
         raise unreadable(path, "a TorchScript archive: a program, not only weights", hint=hint)
-    if packed := [record.filename for record in records if record.compress_size != record.file_size]:
+    if packed := [record.filename for record in records if _is_packed(record)]:
         hint = "torch stores records as they are: load the file with torch and save it again"
         raise unreadable(path, "the archive is compressed", found=", ".join(packed[:4]), hint=hint)
     if (total := sum(record.file_size for record in records)) > path.stat().st_size:
         found = f"{total} bytes of records in a file of {path.stat().st_size}"
         raise unreadable(path, "the archive claims more than the file holds", found=found)
+
+
+def _is_packed(record: zipfile.ZipInfo) -> bool:
+    return record.compress_type != zipfile.ZIP_STORED or record.compress_size != record.file_size
+
+
+def _the_pickle(path: Path, records: Sequence[zipfile.ZipInfo]) -> zipfile.ZipInfo:
+    pickles = [record for record in records if record.filename.endswith("/data.pkl")]
+    if len(pickles) != 1:
+        found = ", ".join(record.filename for record in pickles[:4]) or "none"
+        raise unreadable(path, "not an archive of torch", expected="one data.pkl", found=found)
+    return pickles[0]
 
 
 def _examine_legacy(path: Path, file: BinaryIO) -> LegacyForm:
@@ -116,11 +122,13 @@ def _scan(path: Path, stream: object) -> tuple[frozenset[str], int]:
     names: set[str] = set()
     texts: set[object] = set()
     try:
-        for op, value, _ in pickletools.genops(stream):  # type: ignore[arg-type]
-            if op.name in _NAMING_OPS:
-                names.add(str(value).replace(" ", "."))
-            elif op.name in _TEXT_OPS:
-                texts.add(value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's: on odd escapes in names
+            for op, value, _ in pickletools.genops(stream):  # type: ignore[arg-type]
+                if op.name in _NAMING_OPS:
+                    names.add(str(value).replace(" ", "."))
+                elif op.name in _TEXT_OPS:
+                    texts.add(value)
     except _BROKEN_PICKLE as error:
         raise broken(path, str(error)) from error
     return frozenset(names), len(texts)
@@ -128,6 +136,4 @@ def _scan(path: Path, stream: object) -> tuple[frozenset[str], int]:
 
 def broken(path: Path, found: str) -> UnreadableError:
     """The error of a pickle whose instructions make no sense."""
-    return unreadable(
-        path, "the pickle is broken", found=found, hint="was it copied or downloaded to the end?"
-    )
+    return unreadable(path, "the pickle is broken", found=found, hint="was it copied or downloaded to the end?")

@@ -155,9 +155,7 @@ def _container(path: Path, form: ZipForm | LegacyForm, tree: object) -> Containe
 def _check_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     limit = max(path.stat().st_size, _REPEAT_BYTES)
     problems = [
-        Problem(f"{path}: {name}", what)
-        for name, tensor in tensors.items()
-        if (what := _objection(tensor, limit))
+        Problem(f"{path}: {name}", what) for name, tensor in tensors.items() if (what := _objection(tensor, limit))
     ]
     if problems:
         raise UnreadableError("cannot read the checkpoint", problems)

@@ -107,9 +107,7 @@ def _encode(header: Mapping[str, object]) -> bytes:
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise mismatch(
-            "", "a name that has no UTF-8 form", found=repr(text[error.start : error.end])
-        ) from error
+        raise mismatch("", "a name that has no UTF-8 form", found=repr(text[error.start : error.end])) from error
     data += b" " * (-len(data) % LENGTH_BYTES)
     if len(data) > MAX_HEADER:
         raise mismatch(
@@ -128,9 +126,7 @@ def _read_header(source: Source) -> tuple[dict[str, Any], int]:
         raise _truncated(source, f"the header promises {length} bytes for itself alone")
     if length > MAX_HEADER:
         found = f"{length} bytes"
-        raise unreadable(
-            source.path, "the header is too large", expected=f"at most {MAX_HEADER} bytes", found=found
-        )
+        raise unreadable(source.path, "the header is too large", expected=f"at most {MAX_HEADER} bytes", found=found)
     return parse_object(source.read(LENGTH_BYTES, length), source.path, "the header"), start
 
 
@@ -142,9 +138,7 @@ def _ask_library(source: Source, header: Mapping[str, Any], start: int) -> None:
         promised = start + max(map(_end_of, header.values()), default=0)
         if promised > source.size:
             raise _truncated(source, f"the header promises {promised} bytes") from error
-        raise unreadable(
-            source.path, "the safetensors library refuses the header", found=str(error)
-        ) from error
+        raise unreadable(source.path, "the safetensors library refuses the header", found=str(error)) from error
 
 
 def _end_of(entry: object) -> int:

@@ -60,8 +60,8 @@ def write_sharded(
 ) -> None:
     """Write model.safetensors, or shards of at most that many bytes of tensors, with their index.
 
-    Arrays come in the order of `specs`; one is in memory at a time. A tensor larger than the limit has a shard
-    of its own. After an error the folder may hold unfinished shards, but no index: let it be temporary.
+    Arrays come in the order of `specs`; one is in memory at a time. A tensor larger than the limit has
+    a shard of its own. After an error the folder may hold unfinished shards, but no index.
     Raises PortkitError when an array is not what its spec says, or when the system cannot write.
     """
     shards = split(specs, max_shard_size)
@@ -138,9 +138,7 @@ def _weight_map(index: Path, content: Mapping[str, object]) -> dict[str, str]:
     found = content.get("weight_map")
     if not isinstance(found, dict) or not found:
         what = f"a {type(found).__name__}" if found else "none"
-        raise unreadable(
-            index, "the index has no weight_map", expected="tensor names and their files", found=what
-        )
+        raise unreadable(index, "the index has no weight_map", expected="tensor names and their files", found=what)
     _raise_if(
         Problem(f"{index}: {name}", "the file of a tensor must be a text", found=repr(file)[:80])
         for name, file in found.items()
@@ -152,9 +150,7 @@ def _weight_map(index: Path, content: Mapping[str, object]) -> dict[str, str]:
 def _name_problems(index: Path, files: Iterable[str]) -> Iterator[Problem]:
     for file in files:
         if file in {"", ".", ".."} or set(file) & set("/\\:\0"):
-            yield Problem(
-                str(index), "a shard outside the folder of its index", "a plain file name", repr(file)
-            )
+            yield Problem(str(index), "a shard outside the folder of its index", "a plain file name", repr(file))
         elif Path(file).suffix not in _READERS:
             yield Problem(str(index), "a shard of no known kind", " or ".join(_READERS), repr(file))
     if len({Path(file).suffix for file in files}) > 1:
@@ -165,9 +161,7 @@ def _missing(index: Path, files: Iterable[str]) -> Iterator[Problem]:
     for file in files:
         if not (index.parent / file).exists():
             hint = "was the download complete?"
-            yield Problem(
-                str(index.parent / file), "the index names this shard, but it is not there", hint=hint
-            )
+            yield Problem(str(index.parent / file), "the index names this shard, but it is not there", hint=hint)
 
 
 def _leftovers(index: Path, files: Sequence[str]) -> Iterator[Problem]:
@@ -193,23 +187,17 @@ def _open_shards(index: Path, files: Iterable[str]) -> dict[str, Container]:
     return shards
 
 
-def _disagreements(
-    index: Path, weight_map: Mapping[str, str], shards: Mapping[str, Container]
-) -> Iterator[Problem]:
+def _disagreements(index: Path, weight_map: Mapping[str, str], shards: Mapping[str, Container]) -> Iterator[Problem]:
     stored = Counter(name for shard in shards.values() for name in shard.tensors)
     for name, file in weight_map.items():
         if name not in shards[file].tensors:
-            yield Problem(
-                f"{index.parent / file}: {name}", "the index has this tensor here, the shard has not"
-            )
+            yield Problem(f"{index.parent / file}: {name}", "the index has this tensor here, the shard has not")
     for file, shard in shards.items():
         for name in shard.tensors:
             if stored[name] > 1:
                 yield Problem(f"{index.parent / file}: {name}", f"this tensor lies in {stored[name]} shards")
             elif name not in weight_map:
-                yield Problem(
-                    f"{index.parent / file}: {name}", "the shard has this tensor, the index has not"
-                )
+                yield Problem(f"{index.parent / file}: {name}", "the shard has this tensor, the index has not")
 
 
 def _size_notes(index: Path, content: Mapping[str, object], total: int) -> list[str]:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 512
 ZIP_MAGIC = b"PK\x03\x04"
-LEGACY_TORCH = bytes.fromhex(
-    "8a0a6cfc9c46f9206aa850192e"
-)  # torch's number, as pickle protocol 2 and 3 write it
+LEGACY_TORCH = bytes.fromhex("8a0a6cfc9c46f9206aa850192e")  # torch's number, as pickle protocol 2 and 3 write it
 _READABLE = "safetensors, a PyTorch pickle, Burnpack or NamedMpk"
 _AGAIN = "download the file again: this is what a server sent instead of it"
 _BURN_RECORD_KEYS = (b"\xa8metadata", b"\xa4item", b"\xa2_b")
@@ -106,9 +104,7 @@ def _name_it(path: Path, head: bytes) -> UnreadableError:
         if head.startswith(magic) or (magic == b"<" and text.startswith(magic)):
             return _foreign(path, what, hint)
     if head[257:262] == b"ustar":
-        return _foreign(
-            path, "a tar archive", "if torch before 0.2 wrote it, load it with torch and save it again"
-        )
+        return _foreign(path, "a tar archive", "if torch before 0.2 wrote it, load it with torch and save it again")
     if text[:1] in (b"{", b"["):
         return _foreign(path, "a JSON file", "the index of a sharded checkpoint is called *.index.json")
     if 0x81 <= head[0] <= 0x8F or head[0] in (0xDE, 0xDF):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from portkit.config import Config
-from portkit.facts import Facts
-from portkit.table.schema import Dialect, Table, Task
-from portkit.tensors import Array, TensorSpec
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from portkit.config import Config
+    from portkit.facts import Facts
+    from portkit.table.schema import Dialect, Table, Task
+    from portkit.tensors import Array, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,13 @@ class Model:
 class Layout(Protocol):
     """The conventions of one framework's folders."""
 
-    name: str
-    formats: tuple[str, ...]  # that it can be written in; the first is the default
+    @property
+    def name(self) -> str:
+        """As users write it."""
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """That it can be written in; the first is the default."""
 
     def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
         """A raw config.json without what a dialect did to it, and that dialect."""
@@ -44,6 +51,11 @@ class Layout(Protocol):
         """Write config.json."""
 
     def write_weights(
-        self, folder: Path, form: str, specs: Sequence[TensorSpec], arrays: Iterable[Array], max_shard_size: int
+        self,
+        folder: Path,
+        form: str,
+        specs: Sequence[TensorSpec],
+        arrays: Iterable[Array],
+        max_shard_size: int,
     ) -> None:
         """Write the weights, one array at a time, in the order of `specs`."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkit.config import write_config
 from portkit.errors import Problem, UnreadableError
 from portkit.formats.burnpack import write_burnpack
 from portkit.formats.named_mpk import write_named_mpk
 from portkit.formats.safetensors_file import write_safetensors
-from portkit.layouts.base import Model
 from portkit.layouts.files import label_fields, write_json
 from portkit.table.load import suggestion
-from portkit.table.schema import Dialect, Table
-from portkit.tensors import Array, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from portkit.layouts.base import Model
+    from portkit.table.schema import Dialect, Table
+    from portkit.tensors import Array, TensorSpec
 
 _OURS = "portkit"  # the key under which a dialect keeps what it changed
 
@@ -33,7 +36,11 @@ class BurnLayout:
             return raw, None
         name = str(ours.get("dialect"))
         if name not in table.dialects:
-            problem = Problem("config.json portkit.dialect", f"unknown dialect {name!r}", hint=suggestion(name, table.dialects))
+            problem = Problem(
+                "config.json portkit.dialect",
+                f"unknown dialect {name!r}",
+                hint=suggestion(name, table.dialects),
+            )
             raise UnreadableError("cannot read the checkpoint", [problem])
         undone = {k: v for k, v in ours.items() if k in table.config}
         return {**raw, **undone}, table.dialects[name]
@@ -59,17 +66,27 @@ class BurnLayout:
         }
         raw.pop(_OURS, None)
         if model.dialect:
-            raw[_OURS] = {"dialect": model.dialect.name, "max_position_embeddings": facts.max_position_embeddings}
+            raw[_OURS] = {
+                "dialect": model.dialect.name,
+                "max_position_embeddings": facts.max_position_embeddings,
+            }
         write_json(folder / "config.json", {k: v for k, v in {**raw, **label_fields(model)}.items() if v is not None})
 
     def write_weights(
-        self, folder: Path, form: str, specs: Sequence[TensorSpec], arrays: Iterable[Array], max_shard_size: int
+        self,
+        folder: Path,
+        form: str,
+        specs: Sequence[TensorSpec],
+        arrays: Iterable[Array],
+        max_shard_size: int,
     ) -> None:
         """Write one weight file; Burn has no shards."""
         if form == "bpk":
             write_burnpack(folder / "model.bpk", specs, arrays)
         elif form == "safetensors":
-            write_safetensors(folder / "model.safetensors", specs, arrays, metadata={"format": "pt", "producer": "portkit"})
+            write_safetensors(
+                folder / "model.safetensors", specs, arrays, metadata={"format": "pt", "producer": "portkit"}
+            )
         else:
             write_named_mpk(folder / "model.mpk", specs, arrays, constants=_constants(specs))
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from portkit.layouts.base import Model
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from portkit.layouts.base import Model
 
 TRAVEL = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json",
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
+    "vocab.json",
     "merges.txt", "sentencepiece.bpe.model", "spiece.model", "modules.json", "sentence_bert_config.json",
     "config_sentence_transformers.json", "1_Pooling/config.json", "README.md", "LICENSE",
 )  # fmt: skip
@@ -29,7 +32,10 @@ def label_fields(model: Model) -> dict[str, Any]:
         return {}
     labels = model.config.labels
     names = labels if labels and len(labels) == count else [f"LABEL_{i}" for i in range(count)]
-    return {"id2label": {str(i): n for i, n in enumerate(names)}, "label2id": {n: i for i, n in enumerate(names)}}
+    return {
+        "id2label": {str(i): n for i, n in enumerate(names)},
+        "label2id": {n: i for i, n in enumerate(names)},
+    }
 
 
 def copy_files(source: Path, target: Path) -> tuple[str, ...]:

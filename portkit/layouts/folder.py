@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats import open_container
-from portkit.formats.container import Container
-from portkit.table.schema import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from portkit.formats.container import Container
+    from portkit.table.schema import Tables
 
 RECORD = "portkit.json"
 RESIDUE = "portkit.residue.safetensors"
@@ -56,7 +59,11 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
     container = open_container(weights)
     config_path = config or folder / "config.json"
     if not config_path.exists():
-        raise unreadable(config_path, "no config.json beside the weights", hint="--config FILE names one that lies elsewhere")
+        raise unreadable(
+            config_path,
+            "no config.json beside the weights",
+            hint="--config FILE names one that lies elsewhere",
+        )
     residue = folder / RESIDUE
     return Folder(
         path=path,
@@ -74,7 +81,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of bounded size. Raises UnreadableError."""
     try:
         if path.stat().st_size > _MAX_JSON:
-            raise unreadable(path, "too large for a config", f"at most {_MAX_JSON} bytes", f"{path.stat().st_size} bytes")
+            size = f"{path.stat().st_size} bytes"
+            raise unreadable(path, "too large for a config", expected=f"at most {_MAX_JSON} bytes", found=size)
         value = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as e:
         raise unreadable(path, "not a JSON file", found=str(e)) from e
@@ -94,12 +102,17 @@ def _find_weights(folder: Path, tables: Tables) -> Path:
         raise _no_weights(folder, tuple(usual))
     names = ", ".join(p.name for p in found)
     hint = f"name the one to read, as in {found[0]}"
-    raise UnreadableError("cannot tell which weights to read", [Problem(str(folder), "holds more than one set of weights", "one", names, hint)])
+    raise UnreadableError(
+        "cannot tell which weights to read",
+        [Problem(str(folder), "holds more than one set of weights", "one", names, hint)],
+    )
 
 
 def _unusual(folder: Path) -> list[Path]:
     """Weight files under other names, taken only where nothing has a usual name: `epoch=3.ckpt`, `bert.bpk`."""
-    files = sorted(p for p in folder.iterdir() if p.is_file() and p.name.endswith(_WEIGHT_SUFFIXES) and p.name != RESIDUE)
+    files = sorted(
+        p for p in folder.iterdir() if p.is_file() and p.name.endswith(_WEIGHT_SUFFIXES) and p.name != RESIDUE
+    )
     indexes = sorted(p for p in folder.iterdir() if p.name.endswith((".safetensors.index.json", ".bin.index.json")))
     return indexes or files
 
@@ -108,8 +121,15 @@ def _no_weights(folder: Path, usual: tuple[str, ...]) -> UnreadableError:
     there = sorted(p.name for p in folder.iterdir())
     hint = next((f"{n} is {kind}'s, which portkit does not read" for n, kind in _UNREAD.items() if n in there), "")
     found = ", ".join(there[:10]) if there else "an empty folder"
-    return UnreadableError("cannot read the checkpoint", [Problem(str(folder), "holds no weights", " or ".join(usual), found, hint)])
+    return UnreadableError(
+        "cannot read the checkpoint",
+        [Problem(str(folder), "holds no weights", " or ".join(usual), found, hint)],
+    )
 
 
 def _not_read(folder: Path) -> list[str]:
-    return [f"{name} ({kind}) lies beside the weights and was not looked at" for name, kind in _UNREAD.items() if (folder / name).exists()]
+    return [
+        f"{name} ({kind}) lies beside the weights and was not looked at"
+        for name, kind in _UNREAD.items()
+        if (folder / name).exists()
+    ]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkit.config import write_config
 from portkit.formats.sharded import write_sharded
-from portkit.layouts.base import Model
 from portkit.layouts.files import label_fields, write_json
-from portkit.table.schema import Dialect, Table
-from portkit.tensors import Array, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from portkit.layouts.base import Model
+    from portkit.table.schema import Dialect, Table
+    from portkit.tensors import Array, TensorSpec
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_OUTDATED = ("torch_dtype", "_name_or_path", "num_labels", "_num_labels")  # that transformers 5 no longer writes
+_OUTDATED = (
+    "torch_dtype",
+    "_name_or_path",
+    "num_labels",
+    "_num_labels",
+)  # that transformers 5 no longer writes
 
 
 class HfLayout:
@@ -39,7 +47,12 @@ class HfLayout:
         write_json(folder / "config.json", {**raw, **label_fields(model)})
 
     def write_weights(
-        self, folder: Path, form: str, specs: Sequence[TensorSpec], arrays: Iterable[Array], max_shard_size: int
+        self,
+        folder: Path,
+        form: str,
+        specs: Sequence[TensorSpec],
+        arrays: Iterable[Array],
+        max_shard_size: int,
     ) -> None:
         """Write model.safetensors, or shards of at most `max_shard_size` bytes."""
         write_sharded(folder, specs, arrays, max_shard_size=max_shard_size, metadata={"format": "pt"})

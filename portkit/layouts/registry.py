@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from portkit.layouts.base import Layout
+from typing import TYPE_CHECKING
+
 from portkit.layouts.burn import BurnLayout
 from portkit.layouts.hf import HfLayout
+
+if TYPE_CHECKING:
+    from portkit.layouts.base import Layout
 
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (HfLayout(), BurnLayout())}
 

@@ -78,9 +78,7 @@ def _find(name: str) -> Path | None:
 def _missing(name: str) -> MissingRuntimeError:
     variable, crate = _VARIABLES[name], _CRATES[name]
     chosen = os.environ.get(variable)
-    found = (
-        f"{variable}={chosen}, which is no file" if chosen else "nothing beside this Python or on the PATH"
-    )
+    found = f"{variable}={chosen}, which is no file" if chosen else "nothing beside this Python or on the PATH"
     install = f"cargo install --path {crate}"
     if name == PROGRAM:
         install = f"pip install ./{crate}, or {install}"

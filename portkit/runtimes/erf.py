@@ -35,9 +35,7 @@ def erf(x: NDArray[Float]) -> NDArray[Float]:
 
 def _erf(x: NDArray[np.float64]) -> NDArray[np.float64]:
     magnitude = np.minimum(np.abs(x), _SATURATED)
-    nearest = np.rint(np.fmin(magnitude, _SATURATED) * _STEPS_PER_UNIT).astype(
-        np.intp
-    )  # fmin: NaN has no index
+    nearest = np.rint(np.fmin(magnitude, _SATURATED) * _STEPS_PER_UNIT).astype(np.intp)  # fmin: NaN has no index
     distance = magnitude - nearest / _STEPS_PER_UNIT
     terms = _taylor_terms()
     value = terms[-1][nearest]

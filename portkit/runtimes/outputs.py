@@ -114,9 +114,7 @@ def require_fit(facts: Facts, inputs: Inputs) -> None:
         ("token_type_ids", inputs.token_type_ids, facts.type_vocab_size),
     ):
         if ids.min() < 0 or ids.max() >= rows:
-            problems.append(
-                Problem(name, "ids without a row", f"0 to {rows - 1}", f"{ids.min()} to {ids.max()}")
-            )
+            problems.append(Problem(name, "ids without a row", f"0 to {rows - 1}", f"{ids.min()} to {ids.max()}"))
     length = inputs.input_ids.shape[1]
     if length > facts.usable_length:
         problems.append(

@@ -75,9 +75,7 @@ def run_reference(
     require_fit(facts, inputs)
     weights = Weights(tensors, dtype)
     rows = _rows(inputs)
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # a broken checkpoint gives NaN, which the verdict reports
+    with np.errstate(over="ignore", invalid="ignore"):  # a broken checkpoint gives NaN, which the verdict reports
         x_th = _embed(facts, weights, inputs)
         outputs = {hidden_name(0): _unpack(x_th, inputs)}
         for i in range(facts.num_hidden_layers):
@@ -145,9 +143,7 @@ def _split_heads(x_sh: FloatArray, heads: int) -> FloatArray:
 def _token_outputs(facts: Facts, weights: Weights, x_th: FloatArray) -> dict[str, FloatArray]:
     if facts.task in VOCABULARY_TASKS:
         hidden = activation(facts.lm_head_act)(_linear(weights, "masked_lm.transform", x_th))
-        return {
-            LOGITS: _linear(weights, "masked_lm.decoder", _norm(facts, weights, "masked_lm.norm", hidden))
-        }
+        return {LOGITS: _linear(weights, "masked_lm.decoder", _norm(facts, weights, "masked_lm.norm", hidden))}
     if facts.task in _TOKEN_HEADS:
         return {LOGITS: _linear(weights, _TOKEN_HEADS[facts.task], x_th)}
     return {}

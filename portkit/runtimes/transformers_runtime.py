@@ -43,9 +43,7 @@ def resolve_device(device: str) -> str:
     if device == "auto":
         return found
     if device not in ("cpu", found):
-        raise UsageError(
-            f"cannot run on {device}", [Problem("--device", "no such device", "auto, cpu or cuda", found)]
-        )
+        raise UsageError(f"cannot run on {device}", [Problem("--device", "no such device", "auto, cpu or cuda", found)])
     return device
 
 
@@ -129,9 +127,7 @@ def _build(class_name: str, config: Mapping[str, object], task: str, has_pooler:
         return kind(settings, add_pooling_layer=has_pooler)
     model = kind(settings)
     backbone = model.base_model
-    if (
-        has_pooler and backbone.pooler is None
-    ):  # e.g. BertForMaskedLM: the head never reads one, yet files hold one
+    if has_pooler and backbone.pooler is None:  # e.g. BertForMaskedLM: the head never reads one, yet files hold one
         setattr(model, model.base_model_prefix, type(backbone)(settings, add_pooling_layer=True))
         model.tie_weights()
     return model
@@ -156,15 +152,11 @@ def _fill_one(name: str, tensor: LazyTensor, parameter: Any, filled: dict[int, s
     shape = tuple(parameter.shape)
     if tensor.spec.shape != shape:
         return [Problem(name, "another shape", str(shape), str(tensor.spec.shape))]
-    wide = (
-        np.float64 if parameter.dtype == torch.float64 else np.float32
-    )  # torch cannot take numpy's bfloat16
+    wide = np.float64 if parameter.dtype == torch.float64 else np.float32  # torch cannot take numpy's bfloat16
     values = torch.from_numpy(tensor.read().astype(wide)).to(parameter.dtype)
     other = filled.setdefault(id(parameter), name)
     if other != name and not torch.equal(values, parameter.data):
-        return [
-            Problem(name, f"tied to {other}, but holds other values", hint="set tie_word_embeddings to false")
-        ]
+        return [Problem(name, f"tied to {other}, but holds other values", hint="set tie_word_embeddings to false")]
     parameter.data.copy_(values)
     return []
 
@@ -237,9 +229,7 @@ def _explained(title: str) -> Iterator[None]:
 def _torch() -> Iterator[Any]:
     """Torch in full precision and transformers in silence; both are as before when the block ends."""
     if not transformers_available():
-        problem = Problem(
-            "transformers", "torch and transformers are not installed", hint="pip install portkit[hf]"
-        )
+        problem = Problem("transformers", "torch and transformers are not installed", hint="pip install portkit[hf]")
         raise MissingRuntimeError("cannot run the model in transformers", [problem])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

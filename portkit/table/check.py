@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from portkit.axes import Axes, shape_of
 from portkit.errors import Problem, TableError
-from portkit.table.schema import Storage, Table, Tables, Task
 from portkit.table.slots import Slot, expand, logical_axes, sizes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from portkit.table.schema import Storage, Table, Tables, Task
 
 # Distinct sizes, so that an axis taken for another one is seen.
 _SMALL = {
@@ -74,7 +78,12 @@ def _wrong_slot(
         return
     hub = logical_axes(slot, tables.storages["logical"])
     if _atoms(hub) != _atoms(slot.axes):
-        yield Problem(where, f"{logical} loses an axis on the way", str(shape_of(hub, sizes)), str(shape_of(slot.axes, sizes)))
+        yield Problem(
+            where,
+            f"{logical} loses an axis on the way",
+            str(shape_of(hub, sizes)),
+            str(shape_of(slot.axes, sizes)),
+        )
 
 
 def _atoms(axes: Axes) -> list[tuple[str, str]]:

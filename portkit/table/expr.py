@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from portkit.errors import Problem, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def evaluate(expression: str | int, config: Mapping[str, object]) -> int:

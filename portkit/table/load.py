@@ -1,13 +1,12 @@
-"""Read `mappings/*.toml` into a `Tables`. Unknown keys are refused with a suggestion; all problems come in one error."""
+"""Read `mappings/*.toml` into `Tables`. Unknown keys are refused with a suggestion; all problems come in one error."""
 
 from __future__ import annotations
 
 import difflib
 import functools
 import tomllib
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, TableError
 from portkit.table.rows import read_columns, read_rows
@@ -24,6 +23,9 @@ from portkit.table.schema import (
     Task,
     Wrappers,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 Toml = dict[str, Any]
 
@@ -96,7 +98,9 @@ def _resolve(family: str, raw: Mapping[str, tuple[Toml, str]], problems: list[Pr
     if base is None:
         return toml
     if base not in raw or depth > len(raw):
-        problems.append(Problem(source, f"extends unknown or circular family {base!r}", hint=suggestion(str(base), raw)))
+        problems.append(
+            Problem(source, f"extends unknown or circular family {base!r}", hint=suggestion(str(base), raw))
+        )
         return toml
     merged = _merge(_resolve(base, raw, problems, depth + 1), toml)
     for path in toml.get("without", ()):
@@ -105,7 +109,9 @@ def _resolve(family: str, raw: Mapping[str, tuple[Toml, str]], problems: list[Pr
 
 
 def _merge(base: Toml, over: Toml) -> Toml:
-    both = {k: _merge(base[k], v) if isinstance(v, dict) and isinstance(base.get(k), dict) else v for k, v in over.items()}
+    both = {
+        k: _merge(base[k], v) if isinstance(v, dict) and isinstance(base.get(k), dict) else v for k, v in over.items()
+    }
     return {**base, **both}
 
 
@@ -121,9 +127,7 @@ def _storages(raw: Toml) -> dict[str, Storage]:
 
 
 def _storage(name: str, entry: Toml) -> Storage:
-    parts = {
-        kind: {part: _leaf(text) for part, text in entry[kind].items()} for kind in KINDS if kind in entry
-    }
+    parts = {kind: {part: _leaf(text) for part, text in entry[kind].items()} for kind in KINDS if kind in entry}
     wrappers = Wrappers(**{k: tuple(v) for k, v in entry.get("wrappers", {}).items()})
     return Storage(
         name,
@@ -142,7 +146,11 @@ def _leaf(text: str) -> tuple[str, str]:
 
 
 def _table(
-    toml: Toml, source: str, layouts: tuple[str, ...], storages: Mapping[str, Storage], problems: list[Problem]
+    toml: Toml,
+    source: str,
+    layouts: tuple[str, ...],
+    storages: Mapping[str, Storage],
+    problems: list[Problem],
 ) -> Table:
     real = tuple(name for name in layouts if name != "logical")
     check_keys(source, toml, (*_SECTIONS, *real), problems)
@@ -179,7 +187,9 @@ def _layout_facts(name: str, entry: Toml, source: str, problems: list[Problem]) 
     return LayoutFacts(**{k: v for k, v in entry.items() if k in LayoutFacts.__dataclass_fields__})
 
 
-def _config_field(name: str, entry: Toml, layouts: tuple[str, ...], source: str, problems: list[Problem]) -> ConfigField:
+def _config_field(
+    name: str, entry: Toml, layouts: tuple[str, ...], source: str, problems: list[Problem]
+) -> ConfigField:
     where = f"{source} [config.{name}]"
     check_keys(where, entry, ("use", "default", *layouts), problems)
     if entry.get("use") not in CONFIG_USES:
@@ -198,7 +208,9 @@ def _task(name: str, entry: Toml, layouts: tuple[str, ...], source: str, problem
     where = f"{source} [task.{name}]"
     check_keys(where, entry, ("rows", "pooler", "head_style", "bare", *layouts), problems)
     if entry.get("pooler") not in POOLER_USES:
-        problems.append(Problem(where, "no known pooler use", f"one of {', '.join(POOLER_USES)}", repr(entry.get("pooler"))))
+        problems.append(
+            Problem(where, "no known pooler use", f"one of {', '.join(POOLER_USES)}", repr(entry.get("pooler")))
+        )
     classes = {k: entry[k] for k in layouts if k in entry}
     return Task(
         name,
@@ -211,12 +223,23 @@ def _task(name: str, entry: Toml, layouts: tuple[str, ...], source: str, problem
 
 
 def _dialect(
-    name: str, entry: Toml, rows: tuple[Any, ...], storages: Mapping[str, Storage], source: str, problems: list[Problem]
+    name: str,
+    entry: Toml,
+    rows: tuple[Any, ...],
+    storages: Mapping[str, Storage],
+    source: str,
+    problems: list[Problem],
 ) -> Dialect:
     where = f"{source} [dialect.{name}]"
     check_keys(where, entry, ("layout", "about", "tasks", "fixed", "columns"), problems)
     if entry.get("layout") not in storages:
-        problems.append(Problem(where, f"unknown layout {entry.get('layout')!r}", hint=suggestion(str(entry.get("layout")), storages)))
+        problems.append(
+            Problem(
+                where,
+                f"unknown layout {entry.get('layout')!r}",
+                hint=suggestion(str(entry.get("layout")), storages),
+            )
+        )
     kinds = {r.name: r.kind for r in rows}
     columns = {}
     for row, cells in entry.get("columns", {}).items():
@@ -224,5 +247,11 @@ def _dialect(
             columns[row] = read_columns(f'{where} columns."{row}"', kinds[row], cells, storages, problems)
         else:
             problems.append(Problem(where, f"unknown row {row!r}", hint=suggestion(row, kinds)))
-    return Dialect(name, str(entry.get("layout")), str(entry.get("about", "")), columns, tuple(entry.get("tasks", ())), entry.get("fixed", {}))
-
+    return Dialect(
+        name,
+        str(entry.get("layout")),
+        str(entry.get("about", "")),
+        columns,
+        tuple(entry.get("tasks", ())),
+        entry.get("fixed", {}),
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkit.axes import parse_signature
 from portkit.errors import Problem, TableError
 from portkit.table.schema import KINDS, Grow, Place, Row, Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _PLACE_KEYS = ("at", "also", "tied", "overruled_by", "absent", "grow")
 _HOLE = re.compile(r"\{(\w+)\}")
@@ -20,7 +22,10 @@ def holes(text: str) -> set[str]:
 
 
 def read_rows(
-    groups: Mapping[str, Mapping[str, Any]], storages: Mapping[str, Storage], source: str, problems: list[Problem]
+    groups: Mapping[str, Mapping[str, Any]],
+    storages: Mapping[str, Storage],
+    source: str,
+    problems: list[Problem],
 ) -> tuple[Row, ...]:
     """All rows of a table, in its order. What is wrong is added to `problems`."""
     found = (_read_row(g, n, c, storages, source, problems) for g, rows in groups.items() for n, c in rows.items())
@@ -28,7 +33,12 @@ def read_rows(
 
 
 def _read_row(
-    group: str, name: str, cells: Mapping[str, Any], storages: Mapping[str, Storage], source: str, problems: list[Problem]
+    group: str,
+    name: str,
+    cells: Mapping[str, Any],
+    storages: Mapping[str, Storage],
+    source: str,
+    problems: list[Problem],
 ) -> Row | None:
     where = f'{source} [rows.{group}."{name}"]'
     kinds = [k for k in KINDS if k in cells]
@@ -59,7 +69,9 @@ def read_columns(
     return columns
 
 
-def _read_cell(where: str, kind: str, cell: Any, storage: Storage, problems: list[Problem]) -> dict[str, Place]:
+def _read_cell(
+    where: str, kind: str, cell: str | Mapping[str, Any], storage: Storage, problems: list[Problem]
+) -> dict[str, Place]:
     parts = storage.parts.get(kind, {})
     if isinstance(cell, str):
         return {part: _place({"at": f"{cell}.{leaf}"}, storage, kind, part) for part, (leaf, _) in parts.items()}
@@ -69,15 +81,19 @@ def _read_cell(where: str, kind: str, cell: Any, storage: Storage, problems: lis
     if "at" in cell:
         _unknown_keys(where, cell, _PLACE_KEYS, problems)
         return {
-            part: _place({**cell, "at": f"{cell['at']}.{leaf}"}, storage, kind, part) for part, (leaf, _) in parts.items()
+            part: _place({**cell, "at": f"{cell['at']}.{leaf}"}, storage, kind, part)
+            for part, (leaf, _) in parts.items()
         }
     _unknown_keys(where, cell, tuple(parts), problems)
     missing = [part for part in parts if part not in cell]
-    problems += [Problem(where, f"nothing is said about the {part}", hint="give it a name, or { absent = \"why\" }") for part in missing]
+    problems += [
+        Problem(where, f"nothing is said about the {part}", hint='give it a name, or { absent = "why" }')
+        for part in missing
+    ]
     return {part: _part(f"{where}.{part}", cell[part], problems) for part in parts if part in cell}
 
 
-def _part(where: str, cell: Any, problems: list[Problem]) -> Place:
+def _part(where: str, cell: str | Mapping[str, Any], problems: list[Problem]) -> Place:
     if isinstance(cell, str):
         return Place(name=cell)
     _unknown_keys(where, cell, _PLACE_KEYS, problems)
@@ -103,7 +119,9 @@ def _place_from(cell: Mapping[str, Any]) -> Place:
 
 
 def _unknown_keys(where: str, cell: Mapping[str, Any], known: tuple[str, ...], problems: list[Problem]) -> None:
-    problems += [Problem(where, f"unknown key {k!r}", hint=f"known here: {', '.join(known)}") for k in cell if k not in known]
+    problems += [
+        Problem(where, f"unknown key {k!r}", hint=f"known here: {', '.join(known)}") for k in cell if k not in known
+    ]
 
 
 def _check_holes(where: str, name: str, places: Mapping[str, Mapping[str, Place]], problems: list[Problem]) -> None:
@@ -112,6 +130,11 @@ def _check_holes(where: str, name: str, places: Mapping[str, Mapping[str, Place]
             names = [n for n in (place.name, place.overruled_by, *place.also) if n]
             wrong = sorted({n for n in names if holes(n) != holes(name)})
             problems += [
-                Problem(f"{where} {layout}", f"{n!r} has other holes than the row", f"{sorted(holes(name))}", f"{sorted(holes(n))}")
+                Problem(
+                    f"{where} {layout}",
+                    f"{n!r} has other holes than the row",
+                    f"{sorted(holes(name))}",
+                    f"{sorted(holes(n))}",
+                )
                 for n in wrong
             ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from portkit.axes import Signature
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from portkit.axes import Signature
 
 KINDS: dict[str, tuple[str, ...]] = {
     "linear": ("kernel", "bias"),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from portkit.axes import Axes, Sizes, parse_pattern, shape_of
 from portkit.table.expr import evaluate
 from portkit.table.rows import holes
 from portkit.table.schema import Dialect, Place, Row, Storage, Table, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 
 @dataclass(frozen=True)

@@ -145,17 +145,13 @@ def compare_outputs(
     """
     wanted = [name for name in exact if name not in dropped]
     sides = {"source": source, "target": target}
-    problems = [
-        problem for side, outputs in sides.items() for problem in _absences(exact, outputs, side, dropped)
-    ]
+    problems = [problem for side, outputs in sides.items() for problem in _absences(exact, outputs, side, dropped)]
     broken = {problem.where for problem in problems}
     whole = [name for name in wanted if name not in broken]
     for side, outputs in {"reference": exact, **sides}.items():
         problems += [problem for name in whole for problem in _not_finite(name, outputs[name], valid, side)]
     if not whole:
-        problems.append(
-            Problem("", "no output was compared", hint="a proof that looked at nothing proves nothing")
-        )
+        problems.append(Problem("", "no output was compared", hint="a proof that looked at nothing proves nothing"))
     agreements = [_compare(name, exact[name], source[name], target[name], valid, dtype) for name in whole]
     return tuple(agreements), tuple(sorted(set(problems)))
 
@@ -179,13 +175,9 @@ def _not_finite(name: str, array: FloatArray, valid: NDArray[np.bool_], side: st
 def _compare(
     name: str, exact: FloatArray, source: FloatArray, target: FloatArray, valid: NDArray[np.bool_], dtype: str
 ) -> Agreement:
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # not finite: reported as such, and it agrees with nothing
+    with np.errstate(over="ignore", invalid="ignore"):  # not finite: reported as such, and it agrees with nothing
         scale, compared, _ = _rms(exact, np.zeros((), exact.dtype), valid)
-        noise = float(
-            np.maximum(_rms(source, exact, valid)[0], ROUNDING[dtype] * scale)
-        )  # np.maximum keeps NaN
+        noise = float(np.maximum(_rms(source, exact, valid)[0], ROUNDING[dtype] * scale))  # np.maximum keeps NaN
         difference = _rms(target, exact, valid)[0]
         max_abs = _rms(target, source, valid)[2]
     limit = LIMIT * noise

@@ -81,9 +81,7 @@ def _lengths(facts: Facts) -> tuple[int, ...]:
     longest = facts.usable_length
     if longest < 1 or facts.vocab_size < 1:
         found = f"{facts.usable_length} usable positions, {facts.vocab_size} vocabulary rows"
-        raise RefusedError(
-            "the model takes no tokens", [Problem("config", "nothing can be run", "1 or more", found)]
-        )
+        raise RefusedError("the model takes no tokens", [Problem("config", "nothing can be run", "1 or more", found)])
     wanted = (longest, longest // 2, longest // 8, 2)
     rows = len(wanted)
     if facts.task in VOCABULARY_TASKS:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from portkit.checkpoint import Checkpoint, open_checkpoint
-from portkit.plan import Plan
 from portkit.runtimes.burn_runtime import run_burn
-from portkit.runtimes.outputs import Inputs, Outputs
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers_tensors
-from portkit.tensors import LazyTensor
-from portkit.verify.agreement import ForwardVerdict
 from portkit.verify.forward import Side, compare_runs
 from portkit.verify.inputs import choose_inputs, coverage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from portkit.plan import Plan
+    from portkit.runtimes.outputs import Inputs, Outputs
+    from portkit.tensors import LazyTensor
+    from portkit.verify.agreement import ForwardVerdict
 
 _NAMES = {"hf": "transformers", "burn": "Burn"}
 
@@ -27,7 +30,9 @@ def prove_forward(plan: Plan, written: Path, *, device: str = "cpu", mappings: t
     where a framework refuses the model.
     """
     model = plan.model
-    target = open_checkpoint(written, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings)
+    target = open_checkpoint(
+        written, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings
+    )
     source = plan.source
     inputs = choose_inputs(min(source.facts, target.facts, key=lambda f: f.usable_length))
     return compare_runs(
@@ -48,7 +53,11 @@ def side_of(checkpoint: Checkpoint, inputs: Inputs, device: str) -> Side:
     def own() -> Outputs:
         return _own_runtime(checkpoint, inputs, device)
 
-    return Side(_NAMES[checkpoint.anatomy.layout], own, lambda dtype: run_reference(checkpoint.facts, tensors, inputs, dtype))
+    return Side(
+        _NAMES[checkpoint.anatomy.layout],
+        own,
+        lambda dtype: run_reference(checkpoint.facts, tensors, inputs, dtype),
+    )
 
 
 def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str) -> Outputs:
@@ -69,8 +78,14 @@ def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str) -> Outputs
 
 def _hf_config(checkpoint: Checkpoint) -> dict[str, Any]:
     """A config that transformers takes, also where the file's own lacks a model_type or counts its labels wrongly."""
-    said = {k: v for k, v in checkpoint.folder.config.items() if k not in ("id2label", "label2id", "num_labels", "dtype", "torch_dtype")}
-    values = {k: v for k, v in checkpoint.config.values.items() if k not in ("num_labels", "hidden_act") and v is not None}
+    said = {
+        k: v
+        for k, v in checkpoint.folder.config.items()
+        if k not in ("id2label", "label2id", "num_labels", "dtype", "torch_dtype")
+    }
+    values = {
+        k: v for k, v in checkpoint.config.values.items() if k not in ("num_labels", "hidden_act") and v is not None
+    }
     labels = {"num_labels": checkpoint.facts.num_labels} if checkpoint.facts.num_labels else {}
     return {**values, **said, **labels, "model_type": checkpoint.anatomy.table.layouts["hf"].model_type}
 

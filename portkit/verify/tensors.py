@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.execute import cast
-from portkit.plan import Plan
-from portkit.tensors import Array, LazyTensor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from portkit.plan import Plan
+    from portkit.tensors import Array, LazyTensor
 
 _POSITIONS = "embeddings.position.table"
 
@@ -33,7 +37,8 @@ class TensorVerdict:
         how = f", {self.cast} of them after the cast" if self.cast else ", bit for bit"
         if self.equal:
             return f"compared {self.compared} of {self.expected} tensors: equal{how}"
-        return f"compared {self.compared} of {self.expected} tensors: {len(self.differing)} differ ({', '.join(self.differing[:5])})"
+        names = ", ".join(self.differing[:5])
+        return f"compared {self.compared} of {self.expected} tensors: {len(self.differing)} differ ({names})"
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -46,12 +51,16 @@ def prove_tensors(plan: Plan, written: Path, mappings: tuple[Path, ...] = ()) ->
     Raises what opening the folder raises: a folder that cannot be opened proves nothing.
     """
     model = plan.model
-    target = open_checkpoint(written, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings)
+    target = open_checkpoint(
+        written, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings
+    )
     theirs, ours = target.logical(), plan.source.logical()
     made = {m.logical for m in plan.moves if m.how == "zeros"}
     wanted = [name for name in theirs if name not in made]
     dtypes = {m.logical: m.target.dtype for m in plan.moves}
-    differing = tuple(n for n in wanted if n not in ours or not _equal(ours[n], theirs[n], _shift(plan.source, target, n)))
+    differing = tuple(
+        n for n in wanted if n not in ours or not _equal(ours[n], theirs[n], _shift(plan.source, target, n))
+    )
     casts = sum(ours[n].spec.dtype != dtypes.get(n, ours[n].spec.dtype) for n in wanted if n in ours)
     return TensorVerdict(len(wanted), len({m.logical for m in plan.moves} - made | set(wanted)), casts, differing)
 
@@ -69,4 +78,8 @@ def _equal(ours: LazyTensor, theirs: LazyTensor, shift: int) -> bool:
 
 
 def _same(a: Array, b: Array) -> bool:
-    return bool(np.array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8))) if a.size else True
+    return (
+        bool(np.array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8)))
+        if a.size
+        else True
+    )

@@ -7,9 +7,13 @@ import pickle
 import struct
 import zipfile
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 import torch
 from torch._utils import _rebuild_tensor_v2
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAGIC = 0x1950A86A20F9469CFC6C
 MACHINE = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
@@ -25,9 +29,7 @@ class Storage:
 class Tensor:
     """A view of a declared storage."""
 
-    def __init__(
-        self, storage: Storage, size: tuple[int, ...], stride: tuple[int, ...], offset: int = 0
-    ) -> None:
+    def __init__(self, storage: Storage, size: tuple[int, ...], stride: tuple[int, ...], offset: int = 0) -> None:
         self.arguments = (storage, offset, size, stride, False, OrderedDict())
 
     def __reduce__(self):
@@ -44,6 +46,13 @@ class Call:
         return self.function, self.arguments
 
 
+def put(folder: Path, data: bytes) -> Path:
+    """A weight file with these bytes."""
+    path = folder / "model.bin"
+    path.write_bytes(data)
+    return path
+
+
 def floats(*values: float) -> bytes:
     return struct.pack(f"<{len(values)}f", *values)
 
@@ -56,9 +65,7 @@ def legacy_file(tree: object, storages: dict[str, tuple[int, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def zip_file(
-    tree: object, records: dict[str, bytes], *, compression: int = 0, order: str = "little"
-) -> bytes:
+def zip_file(tree: object, records: dict[str, bytes], *, compression: int = 0, order: str = "little") -> bytes:
     """The archive of torch 1.6 and newer."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as archive:

@@ -176,9 +176,7 @@ RANGES = {
 @pytest.mark.parametrize("case", RANGES)
 def test_bytes_of_two_tensors_or_of_none_are_refused(path, case):
     first, second, size, what = RANGES[case]
-    refused(
-        craft(path, {"tensors": {"a": entry(offsets=first), "b": entry(offsets=second)}}, bytes(size)), what
-    )
+    refused(craft(path, {"tensors": {"a": entry(offsets=first), "b": entry(offsets=second)}}, bytes(size)), what)
 
 
 @pytest.mark.parametrize(
@@ -194,9 +192,7 @@ def test_a_length_that_fits_neither_form_is_refused(path, size, what):
     assert HEADER.size + len(cbor2.dumps(index)) == 57
     craft(path, index, bytes(8))
     path.write_bytes(path.read_bytes()[: 264 + size].ljust(264 + size, b"\0"))
-    message = refused(
-        path, "length does not fit its index\n *expected 264 bytes .* or 65 bytes .*\n *found *.*" + what
-    )
+    message = refused(path, "length does not fit its index\n *expected 264 bytes .* or 65 bytes .*\n *found *.*" + what)
     assert f"{264 + size} bytes, " in message
 
 

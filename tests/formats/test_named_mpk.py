@@ -181,12 +181,8 @@ def test_the_heads_of_payloads_are_the_shortest(path, size):
 )
 def test_a_record_is_written_again_byte_for_byte(path, pairs, constants, data):
     order = data.draw(st.permutations([spec.name for spec, _ in pairs] + [*constants]))
-    extras = NamedMpkExtras(
-        {spec.name: f"id{i}" for i, (spec, _) in enumerate(pairs)}, constants, tuple(order)
-    )
-    first = write(
-        path, pairs, extras=extras, settings="DoublePrecisionSettings", version="0.14.0"
-    ).read_bytes()
+    extras = NamedMpkExtras({spec.name: f"id{i}" for i, (spec, _) in enumerate(pairs)}, constants, tuple(order))
+    first = write(path, pairs, extras=extras, settings="DoublePrecisionSettings", version="0.14.0").read_bytes()
     found = read_named_mpk(path)
     assert found.extras.constants == constants
     rewrite(path, found, data.draw(st.permutations([*found.tensors])))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import tarfile
 import zipfile
+from contextlib import suppress
 
 import msgpack
 import numpy as np
@@ -97,9 +97,9 @@ def test_other_files_are_named(tmp_path, data, words):
 
 
 def test_what_is_no_file_is_said(tmp_path):
-    with pytest.raises(UnreadableError, match="cannot be read(.|\n)*Is a directory"):
+    with pytest.raises(UnreadableError, match=r"cannot be read(.|\n)*Is a directory"):
         identify(tmp_path)
-    with pytest.raises(UnreadableError, match="cannot be read(.|\n)*No such file"):
+    with pytest.raises(UnreadableError, match=r"cannot be read(.|\n)*No such file"):
         identify(tmp_path / "model.safetensors")
 
 
@@ -110,7 +110,5 @@ def test_what_is_no_file_is_said(tmp_path):
 def test_any_bytes_are_identified_or_refused(tmp_path_factory, data, start):
     path = tmp_path_factory.getbasetemp() / "anything"
     path.write_bytes(start + data)
-    try:
+    with suppress(UnreadableError):
         assert identify(path) in {"safetensors", "pytorch", "burnpack", "named_mpk"}
-    except UnreadableError as error:
-        assert json.dumps(str(error))

@@ -58,8 +58,7 @@ def test_beyond_it_the_first_output_is_named():
     assert not result.agrees
     assert result.first_divergence == "hidden_states.1"
     assert str(result) == (
-        "compared 40 values of 3 outputs: "
-        "parts at hidden_states.1, the output of layer 0: 100 times the noise, limit 8"
+        "compared 40 values of 3 outputs: parts at hidden_states.1, the output of layer 0: 100 times the noise, limit 8"
     )
 
 

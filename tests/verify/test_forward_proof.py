@@ -104,9 +104,7 @@ def test_faults_of_facts_are_seen_where_they_are(fault):
     changes, place = FACT_FAULTS[fault]
     facts = small_facts(task="sequence_classification", max_position_embeddings=50)
     logical = random_logical(facts)
-    inputs = choose_inputs(
-        replace(facts, max_position_embeddings=49)
-    )  # one row less, so that both schemes can run
+    inputs = choose_inputs(replace(facts, max_position_embeddings=49))  # one row less, so that both schemes can run
     source = side(facts, logical, inputs)
     target = side(replace(facts, **changes), logical, inputs)
     verdict = compare_runs(inputs, source, target, coverage_of(facts, inputs))
@@ -168,16 +166,12 @@ def test_invented_pooler_is_compared_and_must_be_zero():
     logical |= {"pooler.kernel": np.zeros((24, 24), np.float32), "pooler.bias": np.zeros(24, np.float32)}
     inputs = choose_inputs(facts)
     without = run_reference(replace(facts, has_pooler=False), lazy(logical), inputs, np.float32)
-    verdict = judge(
-        facts, logical, partial(side, facts, logical), lambda: without, invented=("pooled_output",)
-    )
+    verdict = judge(facts, logical, partial(side, facts, logical), lambda: without, invented=("pooled_output",))
     assert verdict.agrees
     assert verdict.invented == ("pooled_output",)
     assert verdict.agreements[-1].output == "pooled_output"
     random_pooler = {**logical, "pooler.kernel": np.full((24, 24), 1e-20, np.float32)}
-    verdict = judge(
-        facts, logical, partial(side, facts, random_pooler), lambda: without, invented=("pooled_output",)
-    )
+    verdict = judge(facts, logical, partial(side, facts, random_pooler), lambda: without, invented=("pooled_output",))
     assert verdict.first_divergence == "pooled_output"
     not_said = judge(facts, logical, partial(side, facts, logical), lambda: without)
     assert not not_said.agrees

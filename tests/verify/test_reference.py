@@ -23,15 +23,10 @@ needs_hf = pytest.mark.skipif(not transformers_available(), reason="transformers
 CASES = [("bert", task, {}) for task in BERT_TASKS]
 CASES += [("roberta", task, {}) for task in ROBERTA_TASKS]
 CASES += [(family, "model", {"has_pooler": False}) for family in ("bert", "roberta")]
-CASES += [
-    (family, "model", {"hidden_act": act}) for family in ("bert", "roberta") for act in ("gelu_tanh", "relu")
-]
+CASES += [(family, "model", {"hidden_act": act}) for family in ("bert", "roberta") for act in ("gelu_tanh", "relu")]
 CASES += [("bert", "masked_lm", {"hidden_act": act, "lm_head_act": act}) for act in ("gelu_tanh", "relu")]
 CASES += [("roberta", "masked_lm", {"hidden_act": "relu"})]  # its head stays gelu
-CASES += [
-    ("bert", task, {"has_pooler": True})
-    for task in ("masked_lm", "token_classification", "question_answering")
-]
+CASES += [("bert", task, {"has_pooler": True}) for task in ("masked_lm", "token_classification", "question_answering")]
 CASES += [
     ("bert", "model", {"type_vocab_size": 3}),
     ("roberta", "model", {"type_vocab_size": 1, "pad_token_id": 4}),
@@ -97,9 +92,7 @@ def test_both_head_styles_are_one_function():
 
 def test_float32_run_is_float32_throughout():
     facts = small_facts(task="pre_training")
-    outputs = run_reference(
-        facts, lazy(random_logical(facts, dtype=np.float64)), choose_inputs(facts), np.float32
-    )
+    outputs = run_reference(facts, lazy(random_logical(facts, dtype=np.float64)), choose_inputs(facts), np.float32)
     assert {array.dtype for array in outputs.values()} == {np.dtype(np.float32)}
 
 
@@ -109,9 +102,7 @@ def test_a_row_does_not_depend_on_its_neighbours():
     length = int(batch.lengths[1])
     alone = Inputs(*(array[1:2, :length] for array in batch.arrays().values()))
     together, apart = run_reference(facts, logical, batch), run_reference(facts, logical, alone)
-    np.testing.assert_allclose(
-        together["hidden_states.3"][1, :length], apart["hidden_states.3"][0], atol=1e-14
-    )
+    np.testing.assert_allclose(together["hidden_states.3"][1, :length], apart["hidden_states.3"][0], atol=1e-14)
 
 
 def test_missing_tensor_and_unknown_activation_are_named():

@@ -76,9 +76,7 @@ def test_folder_that_does_not_fill_the_class_names_every_key(tmp_path):
     state["extra.weight"] = state.pop("bert.pooler.dense.weight")
     state["classifier.bias"] = np.zeros(4, np.float32)
     folder = save_folder(tmp_path / "model", facts, state)
-    with pytest.raises(
-        RuntimeFailedError, match="BertForSequenceClassification does not load this folder"
-    ) as caught:
+    with pytest.raises(RuntimeFailedError, match="BertForSequenceClassification does not load this folder") as caught:
         run_folder(folder, facts)
     words = str(caught.value)
     assert "(3 problems)" in words
@@ -91,9 +89,7 @@ def test_folder_without_weights_is_one_error(tmp_path):
     facts = small_facts()
     folder = save_folder(tmp_path / "model", facts, {"x": np.zeros(1, np.float32)})
     (folder / "model.safetensors").unlink()
-    with pytest.raises(
-        RuntimeFailedError, match=r"BertModel cannot load .*model[\s\S]*OSError: Error no file named"
-    ):
+    with pytest.raises(RuntimeFailedError, match=r"BertModel cannot load .*model[\s\S]*OSError: Error no file named"):
         run_folder(folder, facts)
 
 
@@ -111,9 +107,7 @@ def test_tied_tensors_that_differ_are_refused():
     facts = small_facts(task="masked_lm")
     state = hf_state(random_logical(facts), facts)
     state["cls.predictions.decoder.weight"] = state["cls.predictions.decoder.weight"] + 1
-    with pytest.raises(
-        RuntimeFailedError, match=r"tied to .*, but holds other values\s+hint\s+set tie_word_embed"
-    ):
+    with pytest.raises(RuntimeFailedError, match=r"tied to .*, but holds other values\s+hint\s+set tie_word_embed"):
         run_tensors(facts, state)
 
 
