@@ -9,9 +9,11 @@ DEMO   ?= demo
 
 export PORTKIT_CACHE := $(CACHE)
 export UV_LINK_MODE  ?= copy
+RUST   := CARGO_TARGET_DIR=$(CACHE)/cargo
+LEGACY := CARGO_TARGET_DIR=$(CACHE)/cargo-legacy
 CARGO  := $(shell command -v cargo 2>/dev/null)
 
-.PHONY: demo test lint burn setup clean
+.PHONY: demo test test-burn lint burn setup clean
 
 demo: setup burn
 	@rm -rf $(DEMO)
@@ -19,7 +21,7 @@ demo: setup burn
 	$(BIN)/portkit inspect $$model && \
 	$(BIN)/portkit convert $$model $(DEMO)/minilm-burn --from hf --to burn
 
-test: setup burn lint
+test: setup lint test-burn
 	$(BIN)/python scripts/checkpoints.py --all
 	PORTKIT_TEST_REAL=1 $(BIN)/python -m pytest -q -n 2
 
@@ -37,13 +39,20 @@ $(VENV)/.done: pyproject.toml
 	@touch $@
 
 ifeq ($(CARGO),)
-burn:
+burn test-burn:
 	@echo "No Rust toolchain was found, so Burn cannot run: get one at https://rustup.rs (1.95 or newer)."
 	@echo "The proof uses the float64 reference instead, and says so."
 else
 burn: setup
-	CARGO_TARGET_DIR=$(CACHE)/cargo cargo build --release --quiet --locked --manifest-path burn/Cargo.toml
+	$(RUST) cargo build --release --quiet --locked --manifest-path burn/Cargo.toml
 	@cp -f $(CACHE)/cargo/release/portkit-burn $(BIN)/portkit-burn
+
+test-burn: burn
+	cd burn && cargo fmt --check
+	cd burn && $(RUST) cargo clippy --release --quiet --locked --all-targets -- -D warnings
+	cd burn && $(RUST) cargo test --release --quiet --locked
+	$(LEGACY) cargo build --release --quiet --locked --manifest-path burn/legacy/Cargo.toml
+	@cp -f $(CACHE)/cargo-legacy/release/portkit-burn-legacy $(BIN)/portkit-burn-legacy
 endif
 
 clean:

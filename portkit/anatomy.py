@@ -280,7 +280,7 @@ def _nothing_fits(
         )
         if not c.missing
     ]
-    best = max(candidates, key=lambda c: c.rank)
+    best = max(candidates, key=lambda c: (len(c.filled) - len(c.missing), c.rank))  # not the one that asks for least
     problems = [Problem(n, "missing", hint="") for n in best.missing[:_SHOWN]]
     if strangers and wanted.task is None:
         s = max(strangers, key=lambda c: c.rank)

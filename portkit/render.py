@@ -63,9 +63,9 @@ def render_conversion(result: Conversion) -> str:
         (len(plan.dropped), "dropped"),
     ]
     pooler = f"{'present' if plan.pooler.present else 'absent'}, {plan.pooler.origin}: {plan.pooler.evidence}"
+    facts = plan.model.facts
     lines = [
-        f"{plan.source.anatomy.layout} -> {plan.layout} ({plan.form}): "
-        f"{plan.model.table.family}, {plan.model.task.name}",
+        f"{plan.source.anatomy.layout} -> {plan.layout} ({plan.form}): {plan.model.table.family}, {facts.task}",
         *_rows(
             [
                 ("tensors", ", ".join(f"{n} {what}" for n, what in counts)),

@@ -276,3 +276,23 @@ def test_other_activations_come_back_in_the_words_they_had(act, tmp_path):
     back = there_and_back(source, tmp_path)
     assert read_config(back)["hidden_act"] == read_config(source)["hidden_act"]
     assert BACKBONE in read_state(back)
+
+
+# ---------------------------------------------------------------- poolers that are made
+
+
+@pytest.mark.parametrize("to", ["hf", "burn"])
+def test_synthesised_pooler_is_zeros_and_says_so(to, tmp_path):
+    source = small_model(tmp_path / "hf", has_pooler=False)
+    result = portkit.convert(source, tmp_path / "out", to=to, pooler="synthesize", verify="tensors")
+    made = [move for move in result.plan.moves if move.how == "zeros"]
+    assert sorted(move.logical for move in made) == ["pooler.bias", "pooler.kernel"]
+    opened = portkit.inspect(tmp_path / "out")
+    assert not any(opened.logical()[move.logical].read().any() for move in made)
+    assert result.plan.pooler.evidence == "zeros: the pooled output is exactly 0, and no feature"
+
+
+@pytest.mark.hf
+def test_forward_proof_holds_beside_a_synthesised_pooler(tmp_path):
+    source = small_model(tmp_path / "hf", has_pooler=False)
+    portkit.convert(source, tmp_path / "out", to="hf", pooler="synthesize", verify="forward")

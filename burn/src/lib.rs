@@ -1,13 +1,4 @@
-//! BERT and RoBERTa models on [Burn](https://burn.dev) that load the folders written by portkit.
-//!
-//! A folder holds `config.json` and one weight file, `model.bpk` or `model.safetensors`. Each task has
-//! its model, and [`Pretrained::from_pretrained`] loads it; [`load`] picks the model by the task in
-//! `config.json`. Loading is strict: a tensor too few, too many or of another shape is an error that
-//! names it, and so are inputs that do not fit the model.
-//!
-//! ```no_run
-#![doc = include_str!("../examples/embed.rs")]
-//! ```
+#![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
 mod activation;

@@ -102,7 +102,7 @@ fn padding_changes_no_real_token() {
         for (one, other) in alone.hidden_states.iter().zip(&padded.hidden_states) {
             assert_close(first_row(other, 3), first_row(one, 3));
         }
-        let pooled = padded.pooled().unwrap().slice([0..1]).into_data();
+        let pooled = padded.pooled().unwrap().narrow(0, 0, 1).into_data();
         assert_close(pooled, alone.pooled().unwrap().into_data());
     }
 }
@@ -135,7 +135,7 @@ fn the_pooler_is_tanh_of_a_dense_layer_on_the_first_token() {
     let output = model.forward(&batch()).unwrap();
     let first = Tensor::from_data(first_row(&output.last_hidden_state(), 1), &cpu());
     let expected = dense(first, &model.pooler.as_ref().unwrap().output).tanh();
-    assert_close(output.pooled().unwrap().slice([0..1]).into_data(), expected.into_data());
+    assert_close(output.pooled().unwrap().narrow(0, 0, 1).into_data(), expected.into_data());
 }
 
 #[test]

@@ -56,7 +56,7 @@ def run_burn(folder: Path, inputs: Inputs, *, device: str = "cpu", legacy: bool 
     with tempfile.TemporaryDirectory(prefix="portkit-") as exchange:
         given, wanted = Path(exchange, "inputs.safetensors"), Path(exchange, "outputs.safetensors")
         save_file(inputs.arrays(), given)
-        options = {"--model": folder, "--inputs": given, "--outputs": wanted}
+        options = {"--model": folder.absolute(), "--inputs": given, "--outputs": wanted}
         words = [str(word) for option in options.items() for word in option]
         _start([str(program), "forward", *words, "--device", "cpu" if device == "auto" else device])
         return _read(program, wanted)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.errors import MissingRuntimeError
-from portkit.verify.agreement import ForwardVerdict, compare_outputs
+from portkit.errors import MissingRuntimeError, Problem
+from portkit.verify.agreement import LIMIT, ForwardVerdict, compare_outputs, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -48,15 +48,20 @@ def compare_runs(
     A framework that is not installed is replaced by the reference in float32 on the same side's tensors; the
     verdict's runtime then reads "reference, not Burn". `invented` names outputs that the source's framework
     lacks by design and its reference has (a synthesised pooler), `dropped` those that the target so lacks.
+    In float32 a source that is itself too far from its reference is a problem: its facts are not its function.
     Raises what the frameworks' runtimes raise when they fail.
     """
     exact = source.reference(np.float64)
     source_outputs, source_runtime = _run(source)
-    source_outputs = _complete(source_outputs, source, invented)
+    rounded = source.reference(np.float32) if dtype == "float32" or invented else {}
+    lacking = {name: rounded[name] for name in invented if name not in source_outputs and name in rounded}
+    source_outputs = {**source_outputs, **lacking}
     target_outputs, target_runtime = _run(target)
     agreements, problems = compare_outputs(
         exact, source_outputs, target_outputs, inputs.valid, dtype=dtype, dropped=dropped
     )
+    if dtype == "float32":  # the reference has no other narrow dtype to measure by
+        problems += _strays(exact, rounded, source_outputs, inputs, dropped)
     return ForwardVerdict(
         agreements,
         problems,
@@ -78,10 +83,18 @@ def _run(side: Side) -> tuple[Outputs, str]:
         return side.reference(np.float32), f"reference, not {side.runtime}"
 
 
-def _complete(outputs: Outputs, side: Side, invented: Collection[str]) -> Outputs:
-    """Add what the framework lacks by design from the reference in float32: its noise is the measure."""
-    lacking = [name for name in invented if name not in outputs]
-    if not lacking:
-        return outputs
-    rounded = side.reference(np.float32)
-    return {**outputs, **{name: rounded[name] for name in lacking if name in rounded}}
+def _strays(
+    exact: Outputs, rounded: Outputs, source: Outputs, inputs: Inputs, dropped: Collection[str]
+) -> tuple[Problem, ...]:
+    """The source's own distance is the measure of the target, so it must be noise, not another function.
+
+    It is judged as a target is, by the noise of the reference in float32; the first output too far is named.
+    """
+    agreements, _ = compare_outputs(exact, rounded, source, inputs.valid, dropped=dropped)
+    far = next((item for item in agreements if not item.agrees), None)
+    if far is None:
+        return ()
+    what = f"the source does not compute what its facts say: {describe(far.output)} is too far off"
+    expected = f"at most {LIMIT:g} times the noise of the reference"
+    hint = "the activation, epsilon or positions read from its config differ from what its framework uses"
+    return (Problem(far.output, what, expected, f"{far.ratio:.3g} times", hint),)

@@ -12,7 +12,6 @@ from portkit.verify.forward import Side, compare_runs
 from portkit.verify.inputs import choose_inputs, coverage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from pathlib import Path
 
     from portkit.plan import Plan
@@ -41,8 +40,7 @@ def prove_forward(plan: Plan, written: Path, *, device: str = "cpu", mappings: t
         side_of(target, inputs, device),
         coverage_of(source.facts, inputs),
         device=device,
-        invented=_pooled(target, source),
-        dropped=_pooled(source, target),
+        dropped=("pooled_output",) if source.facts.has_pooler != target.facts.has_pooler else (),
     )
 
 
@@ -102,7 +100,3 @@ def _hf_tensors(checkpoint: Checkpoint) -> dict[str, LazyTensor]:
         full = front + name if slot.row.group in anatomy.table.prefixed else name
         named[full] = checkpoint.folder.container.tensors[stored].renamed(full)
     return named
-
-
-def _pooled(one: Checkpoint, other: Checkpoint) -> Collection[str]:
-    return ("pooled_output",) if one.facts.has_pooler and not other.facts.has_pooler else ()

@@ -188,3 +188,15 @@ def test_head_style_rewritten_compares_the_pooled_output_with_measured_noise():
     back = judge(bert, logical, partial(side, roberta, logical), dropped=("pooled_output",))
     assert back.agrees
     assert back.dropped == ("pooled_output",)
+
+
+@pytest.mark.parametrize("changes", [{"hidden_act": "gelu_tanh"}, {"layer_norm_eps": 1e-5}], ids=str)
+def test_facts_that_are_not_the_sources_function_fail_even_if_the_target_follows_them(changes):
+    facts = small_facts(task="sequence_classification")
+    misread = replace(facts, **changes)
+    logical, inputs = random_logical(facts), choose_inputs(facts)
+    truth = run_reference(facts, lazy(logical), inputs, np.float32)
+    verdict = judge(misread, logical, partial(side, misread, logical), lambda: truth)
+    assert not verdict.agrees
+    assert len(verdict.problems) == 1
+    assert "the source does not compute what its facts say" in str(verdict.problems[0])
