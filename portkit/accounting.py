@@ -24,6 +24,7 @@ class Kept:
     source: str
     reason: str
     rows: tuple[int, int] | None = None
+    layout: str = ""  # whose name it is; that of the source unless an earlier conversion kept it
 
     @property
     def name(self) -> str:

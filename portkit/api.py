@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,10 +106,12 @@ def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ..
             odd.extend([] if finite else [f"{name} holds NaN or infinity"])
 
     layout.write_config(folder, plan.model)
-    specs = [m.target for m in plan.moves]
-    layout.write_weights(folder, plan.form, specs, execute.arrays(plan, look), max_shard_size)
-    if plan.kept:
-        write_safetensors(folder / RESIDUE, execute.residue_specs(plan), (a for _, a in execute.residue(plan)))
+    back = execute.restored(plan)
+    specs = [*(m.target for m in plan.moves), *(t.spec for t in back)]
+    numbers = chain(execute.arrays(plan, look), (t.read() for t in back))
+    layout.write_weights(folder, plan.form, specs, numbers, max_shard_size)
+    if plan.kept or plan.carried:
+        write_safetensors(folder / RESIDUE, execute.residue_specs(plan), execute.residue(plan))
     source = plan.source.folder
     return tuple(odd), copy_files(source.path if source.path.is_dir() else source.path.parent, folder)
 

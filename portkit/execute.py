@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from portkit.axes import move
-from portkit.tensors import NUMPY_DTYPES, Array, TensorSpec, dtype_name
+from portkit.tensors import NUMPY_DTYPES, Array, LazyTensor, TensorSpec
 
 if TYPE_CHECKING:
     from portkit.accounting import Kept
@@ -23,21 +23,34 @@ def arrays(plan: Plan, seen: Seen = lambda _name, _array: None) -> Iterator[Arra
         yield _zeros(step.target) if step.how == "zeros" else _moved(plan, step, seen)
 
 
-def residue(plan: Plan) -> Iterator[tuple[TensorSpec, Array]]:
-    """What the residue keeps: name, shape, dtype and numbers as the source stores them."""
+def restored(plan: Plan) -> list[LazyTensor]:
+    """Tensors of an earlier residue that go back under their own names."""
+    residue = plan.source.folder.residue
+    return [residue.tensors[n] for n in plan.restored] if residue else []
+
+
+def residue(plan: Plan) -> Iterator[Array]:
+    """What the residue keeps, in the order of `residue_specs`, as the source stores it."""
     for kept in plan.kept:
-        array = _rows_of(kept, plan)
-        yield TensorSpec(kept.name, array.shape, dtype_name(array.dtype)), array
+        yield _rows_of(kept, plan)
+    for tensor in _carried(plan):
+        yield tensor.read()
 
 
 def residue_specs(plan: Plan) -> list[TensorSpec]:
     """The specs of the residue, without reading it."""
-    specs = []
-    for kept in plan.kept:
-        spec = plan.source.folder.container.tensors[kept.source].spec
-        rows = kept.rows[1] - kept.rows[0] if kept.rows else None
-        specs.append(TensorSpec(kept.name, spec.shape if rows is None else (rows, *spec.shape[1:]), spec.dtype))
-    return specs
+    return [*(_kept_spec(kept, plan) for kept in plan.kept), *(tensor.spec for tensor in _carried(plan))]
+
+
+def _kept_spec(kept: Kept, plan: Plan) -> TensorSpec:
+    spec = plan.source.folder.container.tensors[kept.source].spec
+    shape = spec.shape if kept.rows is None else (kept.rows[1] - kept.rows[0], *spec.shape[1:])
+    return TensorSpec(kept.name, shape, spec.dtype)
+
+
+def _carried(plan: Plan) -> list[LazyTensor]:
+    residue = plan.source.folder.residue
+    return [residue.tensors[k.source] for k in plan.carried] if residue else []
 
 
 def grown(array: Array, cut: tuple[int, int], grow: tuple[int, int]) -> Array:

@@ -74,6 +74,8 @@ class Plan:
     moves: tuple[Move, ...]
     tied: Mapping[str, str]  # stored name -> the name whose numbers it shares
     kept: tuple[Kept, ...]
+    carried: tuple[Kept, ...]  # from an earlier residue, kept on
+    restored: tuple[str, ...]  # from an earlier residue, back in the layout that they came from
     dropped: Mapping[str, str]  # stored name -> reason
     pooler: Pooler
     sizes: Mapping[str, int]
@@ -115,6 +117,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         tuple(moves),
         accounts.tied,
         accounts.kept,
+        *_earlier(source, options.to),
         accounts.dropped,
         pooler,
         sizes,
@@ -320,6 +323,20 @@ def _carried(source: Checkpoint, layout: str) -> Mapping[str, object]:
     configs = source.folder.record.get("configs", {})
     found = configs.get(layout, {}) if isinstance(configs, dict) else {}
     return found if isinstance(found, dict) else {}
+
+
+def _earlier(source: Checkpoint, layout: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
+    """What an earlier conversion kept: carried on, or restored where the target is the layout that it came from."""
+    if source.folder.residue is None:
+        return (), ()
+    said = source.folder.record.get("kept", [])
+    known = {str(k.get("name")): k for k in said if isinstance(k, dict)} if isinstance(said, list) else {}
+    homes = {n: str(known.get(n, {}).get("layout", "")) for n in source.folder.residue.tensors}
+    whole = {n for n in homes if known.get(n, {}).get("source") == n}
+    restored = tuple(n for n, home in homes.items() if home == layout and n in whole)
+    reasons = {n: str(known.get(n, {}).get("reason", "kept by an earlier conversion")) for n in homes}
+    carried = tuple(Kept(n, reasons[n], layout=home) for n, home in homes.items() if n not in restored)
+    return carried, restored
 
 
 def _turned(tensor: LazyTensor) -> LazyTensor:

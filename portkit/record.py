@@ -93,8 +93,10 @@ def make_record(plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd:
         ],
         "tied": dict(plan.tied),
         "kept": [
-            {"name": k.name, "source": k.source, "layout": source.anatomy.layout, "reason": k.reason} for k in plan.kept
+            {"name": k.name, "source": k.source, "layout": k.layout or source.anatomy.layout, "reason": k.reason}
+            for k in (*plan.kept, *plan.carried)
         ],
+        "restored": list(plan.restored),
         "dropped": dict(plan.dropped),
         "files": list(files),
         "warnings": [*warnings_of(source), *plan.warnings, *odd],

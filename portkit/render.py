@@ -74,7 +74,8 @@ def render_conversion(result: Conversion) -> str:
             ]
         ),
         *(f"  dropped      {name}: {why}" for name, why in plan.dropped.items()),
-        *(f"  kept         {k.name}: {k.reason}" for k in plan.kept),
+        *(f"  kept         {k.name}: {k.reason}" for k in (*plan.kept, *plan.carried)),
+        *(f"  restored     {name}" for name in plan.restored),
         *(f"  warning      {text}" for text in result.warnings),
         *([f"proof tensors  {result.tensors}"] if result.tensors else []),
         *(render_forward(result.forward) if result.forward else []),

@@ -6,8 +6,8 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import click
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -19,6 +19,9 @@ from portkit.table.check import check_tables
 from portkit.table.load import _SECTIONS, load_tables
 from portkit.table.rows import _PLACE_KEYS
 from portkit.table.schema import Grow, LayoutFacts, Task, Wrappers
+
+if TYPE_CHECKING:
+    import click
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "docs/architecture.md", "docs/tables.md", "CHANGELOG.md")
@@ -138,6 +141,17 @@ def test_every_module_has_a_line_in_the_architecture():
     modules = [p.relative_to(package).as_posix() for p in package.rglob("*.py") if p.name != "__init__.py"]
     assert modules
     assert not [m for m in modules if f"`{m}`" not in said]
+
+
+def test_modules_of_the_architecture_import_only_from_above():
+    section = text_of("docs/architecture.md").partition("## Modules")[2].partition("\n## ")[0]
+    listed = re.findall(r"`([\w/]+)\.py`", section)
+    rank = {name.replace("/", "."): i for i, name in enumerate(listed)}
+    assert len(rank) == len(listed) > 40
+    for name, place in rank.items():
+        code = (ROOT / "portkit" / name.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")
+        used = set(re.findall(r"^ *from portkit\.([\w.]+) import", code, re.MULTILINE))
+        assert not [u for u in used if rank.get(u, -1) >= place], name
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

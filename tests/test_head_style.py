@@ -99,7 +99,8 @@ def test_roberta_classifier_becomes_bert_without_the_reserved_rows(roberta_class
 
 @pytest.mark.hf
 def test_forward_proof_agrees_on_the_way_from_roberta(roberta_classifier, tmp_path):
-    portkit.convert(roberta_classifier, tmp_path / "bert", to="hf", head_style="bert", verify="forward")
+    result = portkit.convert(roberta_classifier, tmp_path / "bert", to="hf", head_style="bert", verify="forward")
+    assert result.proved
 
 
 @pytest.mark.hf

@@ -295,4 +295,5 @@ def test_synthesised_pooler_is_zeros_and_says_so(to, tmp_path):
 @pytest.mark.hf
 def test_forward_proof_holds_beside_a_synthesised_pooler(tmp_path):
     source = small_model(tmp_path / "hf", has_pooler=False)
-    portkit.convert(source, tmp_path / "out", to="hf", pooler="synthesize", verify="forward")
+    result = portkit.convert(source, tmp_path / "out", to="hf", pooler="synthesize", verify="forward")
+    assert result.proved
