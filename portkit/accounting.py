@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from portkit.checkpoint import Checkpoint
 
+UNEXPLAINED = "no row explains it"
 Used = tuple[str, str, tuple[int, int]]  # stored name, logical name, rows cut off in front and behind
 
 
@@ -81,9 +82,9 @@ def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool) -> Kept | P
         )
         return Problem(stored, "part of the encoder that no row explains: this is another architecture", hint=hint)
     if keep:
-        return Kept(stored, "no row explains it")
+        return Kept(stored, UNEXPLAINED)
     hint = f"--drop {_pattern(stored)!r} leaves it out, --residue keeps it beside the weights"
-    return Problem(stored, "no row explains it", hint=hint)
+    return Problem(stored, UNEXPLAINED, hint=hint)
 
 
 def _changes_function(source: Checkpoint, stored: str) -> bool:

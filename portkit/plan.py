@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.accounting import Kept, account
+from portkit.accounting import UNEXPLAINED, Kept, account
 from portkit.checkpoint import Checkpoint, facts_of, reserved_positions
 from portkit.checks import same_bits
 from portkit.config import Config, spelled
@@ -332,7 +332,8 @@ def _earlier(source: Checkpoint, layout: str) -> tuple[tuple[Kept, ...], tuple[s
     said = source.folder.record.get("kept", [])
     known = {str(k.get("name")): k for k in said if isinstance(k, dict)} if isinstance(said, list) else {}
     homes = {n: str(known.get(n, {}).get("layout", "")) for n in source.folder.residue.tensors}
-    whole = {n for n in homes if known.get(n, {}).get("source") == n}
+    # What a row explains, such as a pooler, is carried on: written back, it would contradict the model's own config.
+    whole = {n for n in homes if known.get(n, {}).get("reason") == UNEXPLAINED}
     restored = tuple(n for n, home in homes.items() if home == layout and n in whole)
     reasons = {n: str(known.get(n, {}).get("reason", "kept by an earlier conversion")) for n in homes}
     carried = tuple(Kept(n, reasons[n], layout=home) for n, home in homes.items() if n not in restored)

@@ -201,7 +201,6 @@ prefix     = "electra."
 
 [burn]
 model_type = "electra"
-prefix     = "electra."
 
 [task]
 model.hf                = "ElectraModel"
@@ -241,3 +240,34 @@ def test_new_family_is_proved_in_transformers(electra, tmp_path):
     result = portkit.convert(folder, tmp_path / "burn", to="burn", verify="forward", open_with={"mappings": (table,)})
     assert result.proved
     assert "transformers" in result.forward.source_runtime
+
+
+# ---------------------------------------------------------------- Burn's own names
+
+BURN_LAYER = (  # fields of burn::nn::transformer::TransformerEncoderLayer and of the modules inside
+    *(f"mha.{part}.{leaf}" for part in ("query", "key", "value", "output") for leaf in ("weight", "bias")),
+    *(f"pwff.linear_{part}.{leaf}" for part in ("inner", "outer") for leaf in ("weight", "bias")),
+    *(f"norm_{number}.{leaf}" for number in (1, 2) for leaf in ("gamma", "beta")),
+)
+BURN_EMBEDDINGS = (
+    *(f"{part}_embeddings.weight" for part in ("word", "position", "token_type")),
+    *(f"layer_norm.{leaf}" for leaf in ("gamma", "beta")),
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_burn_names_are_the_fields_of_its_modules(family):
+    tables = load_tables()
+    table = tables.families[family]
+    slots = expand(table, tables.storages["burn"], table.tasks["model"], layers=2, pooler=True)
+    layers = {f"encoder.layers.{i}.{name}" for i in range(2) for name in BURN_LAYER}
+    pooler = {"pooler.output.weight", "pooler.output.bias"}
+    assert {s.name for s in slots.values()} == layers | pooler | {f"embeddings.{name}" for name in BURN_EMBEDDINGS}
+
+
+def test_burn_dense_layers_lie_the_other_way_round():
+    tables = load_tables()
+    table = tables.families["bert"]
+    slots = expand(table, tables.storages["burn"], table.tasks["model"], layers=1)
+    assert slots["layer.0.mlp.up.kernel"].shape(SIZES) == (24, 40)
+    assert slots["layer.0.mlp.down.kernel"].shape(SIZES) == (40, 24)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from portkit.checkpoint import Checkpoint, open_checkpoint
+from portkit.execute import cast
 from portkit.runtimes.burn_runtime import run_burn
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers_tensors
+from portkit.tensors import NUMPY_DTYPES, LazyTensor
 from portkit.verify.forward import Side, compare_runs
 from portkit.verify.inputs import choose_inputs, coverage_of
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from portkit.plan import Plan
     from portkit.runtimes.outputs import Inputs, Outputs
-    from portkit.tensors import LazyTensor
     from portkit.verify.agreement import ForwardVerdict
 
 _NAMES = {"hf": "transformers", "burn": "Burn"}
@@ -36,7 +37,7 @@ def prove_forward(plan: Plan, written: Path, *, device: str = "cpu", mappings: t
     inputs = choose_inputs(min(source.facts, target.facts, key=lambda f: f.usable_length))
     return compare_runs(
         inputs,
-        side_of(source, inputs, device),
+        side_of(source, inputs, device, plan.model.dtype),
         side_of(target, inputs, device),
         coverage_of(source.facts, inputs),
         device=device,
@@ -44,12 +45,16 @@ def prove_forward(plan: Plan, written: Path, *, device: str = "cpu", mappings: t
     )
 
 
-def side_of(checkpoint: Checkpoint, inputs: Inputs, device: str) -> Side:
-    """A checkpoint as one side of a comparison."""
-    tensors = checkpoint.logical()
+def side_of(checkpoint: Checkpoint, inputs: Inputs, device: str, through: str = "F64") -> Side:
+    """A checkpoint as one side of a comparison.
+
+    `through` is the dtype that its weights are rounded to first: where a conversion casts, the source is run with the
+    same rounded weights, since the tensor proof is the one that certifies a cast.
+    """
+    tensors = {n: _rounded(t, through) for n, t in checkpoint.logical().items()}
 
     def own() -> Outputs:
-        return _own_runtime(checkpoint, inputs, device)
+        return _own_runtime(checkpoint, inputs, device, through)
 
     return Side(
         _NAMES[checkpoint.anatomy.layout],
@@ -58,14 +63,22 @@ def side_of(checkpoint: Checkpoint, inputs: Inputs, device: str) -> Side:
     )
 
 
-def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str) -> Outputs:
+def _rounded(tensor: LazyTensor, dtype: str) -> LazyTensor:
+    """The same tensor in its own dtype, with no more digits than another dtype holds."""
+    own = tensor.spec.dtype
+    if NUMPY_DTYPES[dtype].itemsize >= NUMPY_DTYPES[own].itemsize:
+        return tensor
+    return LazyTensor(tensor.spec, lambda: cast(cast(tensor.read(), dtype), own))
+
+
+def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str, through: str) -> Outputs:
     anatomy, facts = checkpoint.anatomy, checkpoint.facts
     if anatomy.layout == "burn":
         legacy = checkpoint.folder.container.format == "named_mpk"
         return run_burn(checkpoint.folder.weights.parent, inputs, device=device, legacy=legacy)
     return run_transformers_tensors(
         _hf_config(checkpoint),
-        _hf_tensors(checkpoint),
+        {n: _rounded(t, through) for n, t in _hf_tensors(checkpoint).items()},
         inputs,
         task=facts.task,
         class_name=anatomy.task.classes["hf"],
