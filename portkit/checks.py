@@ -59,10 +59,10 @@ def shape_problems(
     by_field: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     problems = []
     for logical, stored in anatomy.stored.items():
-        slot, tensor = anatomy.slots[logical], container.tensors[stored]
+        slot = anatomy.slots[logical]
+        expected = slot.shape(sizes, slot.growth(config.values))
         for name in (stored, *anatomy.twins.get(logical, ())):
             tensor = container.tensors[name]
-            expected = slot.shape(sizes, slot.growth(config.values))
             if tensor.spec.shape == expected:
                 continue
             faults = _faults(anatomy, slot, tensor.spec.shape, expected)

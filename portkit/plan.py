@@ -58,7 +58,7 @@ class Move:
     source: str
     target: TensorSpec
     slot: Slot
-    how: str  # "moved", "copied" (from the tensor it is tied to), "restored" (from a residue) or "zeros"
+    how: str  # "moved", "copied" (from the tensor it is tied to) or "zeros"
     cut: tuple[int, int] = (0, 0)
     grow: tuple[int, int] = (0, 0)
 
@@ -246,6 +246,7 @@ def _moves(
     pooler: Pooler,
 ) -> list[Move]:
     moves, problems = [], []
+    untied = {k for k, s in slots.items() if s.place.tied and not _is_tied(source, k, s.place.tied)}
     for logical, slot in slots.items():
         if slot.place.absent:
             problems += (
@@ -253,7 +254,7 @@ def _moves(
                 if logical.startswith("pooler.")
                 else [Problem(logical, f"{options.to} has no place for it", found=slot.place.absent)]
             )
-        elif slot.place.tied and _is_tied(source, logical):
+        elif slot.place.tied and logical not in untied:
             continue
         elif logical.startswith("pooler.") and pooler.origin == "synthesised":
             moves.append(Move(logical, "", _spec(slot, slot.name, sizes, (0, 0), options, "F32"), slot, "zeros"))
@@ -266,7 +267,9 @@ def _moves(
                 )
             )
         else:
-            moves += _move(source, logical, slot, tensor.spec, config, sizes, options)
+            move = _move(source, logical, slot, tensor.spec, config, sizes, options)
+            kernel = logical.rpartition(".")[0] + ".kernel"
+            moves += [move, _overruling(move)] if slot.place.overruled_by and kernel in untied else [move]
     if problems:
         raise RefusedError("the target cannot be filled from the source", problems)
     return moves
@@ -280,18 +283,20 @@ def _move(
     config: Config,
     sizes: Mapping[str, int],
     options: Options,
-) -> list[Move]:
+) -> Move:
     how = "moved" if logical in source.anatomy.stored else "copied"
-    cut, grow = source.growth(logical), slot.growth(config.values)
+    cut, own = source.growth(logical), slot.growth(config.values)
+    grow = own
     if logical == _POSITIONS:
         shift = config["max_position_embeddings"] - source.config["max_position_embeddings"]
         cut, grow = (cut[0] + max(-shift, 0), cut[1]), (grow[0] + max(shift, 0), grow[1])
-    own = slot.growth(config.values)
     target = _spec(slot, slot.name, sizes, own, options, spec.dtype)
-    move = Move(logical, spec.name, target, slot, how, cut, grow)
-    untied = slot.place.overruled_by and not _is_tied(source, logical.rpartition(".")[0] + ".kernel")
-    twin = Move(logical, spec.name, replace(target, name=slot.place.overruled_by), slot, "copied", cut, grow)
-    return [move, twin] if untied else [move]
+    return Move(logical, spec.name, target, slot, how, cut, grow)
+
+
+def _overruling(move: Move) -> Move:
+    """The same numbers under the name that an untied model's forward pass reads."""
+    return replace(move, target=replace(move.target, name=move.slot.place.overruled_by), how="copied")
 
 
 def _spec(
@@ -301,14 +306,14 @@ def _spec(
     return TensorSpec(name, slot.shape(sizes, growth), _DTYPES[asked] if asked else dtype)
 
 
-def _is_tied(source: Checkpoint, logical: str) -> bool:
-    """Whether a tensor that may be tied is: not stored at all, or stored with the same numbers and said to be tied."""
+def _is_tied(source: Checkpoint, logical: str, to: str) -> bool:
+    """Whether a kernel that may be tied to a table is: not stored, or not said to be untied and of the same numbers."""
     if logical not in source.anatomy.stored:
         return True
     if source.config.values.get("tie_word_embeddings") is False:
         return False
     tensors = source.logical()
-    return same_bits(_turned(tensors[logical]), tensors["embeddings.word.table"])
+    return same_bits(_turned(tensors[logical]), tensors[to])
 
 
 def _widest(moves: list[Move]) -> str:
