@@ -16,8 +16,9 @@ from portkit.formats.safetensors_file import write_safetensors
 from portkit.layouts.files import copy_files, write_json
 from portkit.layouts.folder import RECORD, RESIDUE
 from portkit.layouts.registry import LAYOUTS, layout_of
+from portkit.moves import Options
 from portkit.output import new_folder
-from portkit.plan import Options, Plan, make_plan
+from portkit.plan import Plan, make_plan
 from portkit.record import make_record
 from portkit.table.load import suggestion
 from portkit.verify.tensors import TensorVerdict, prove_tensors

@@ -12,7 +12,8 @@ from portkit.tensors import NUMPY_DTYPES, Array, LazyTensor, TensorSpec
 
 if TYPE_CHECKING:
     from portkit.accounting import Kept
-    from portkit.plan import Move, Plan
+    from portkit.moves import Move
+    from portkit.plan import Plan
 
 Seen = Callable[[str, Array], None]
 

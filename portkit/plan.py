@@ -8,59 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from portkit.accounting import UNEXPLAINED, Kept, account
 from portkit.checkpoint import Checkpoint, facts_of, reserved_positions
-from portkit.checks import same_bits
 from portkit.config import Config, spelled
 from portkit.errors import Problem, RefusedError, UsageError
 from portkit.layouts.base import Model
 from portkit.layouts.registry import layout_of
+from portkit.moves import POSITIONS, Move, Options, make_moves
 from portkit.pooler import Pooler, target_pooler
 from portkit.table.load import suggestion
-from portkit.table.slots import Slot, expand, sizes_of
-from portkit.tensors import LazyTensor, TensorSpec
+from portkit.table.slots import expand, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portkit.table.schema import Dialect, Table, Task
-
-_POSITIONS = "embeddings.position.table"
-_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a user may ask of a conversion; the defaults lose nothing and invent nothing."""
-
-    to: str
-    form: str | None = None
-    dialect: str | None = None
-    pooler: str = "keep"
-    head_style: str = "keep"
-    dtype: str | None = None
-    drop: tuple[str, ...] = ()
-    residue: bool = False
-    strict: bool = False
-
-
-@dataclass(frozen=True)
-class Move:
-    """One target tensor and where its numbers come from.
-
-    `source` is the stored name in the source, or nothing for zeros that are made. `cut` and `grow` are rows taken
-    from and put around the logical table, front and back.
-    """
-
-    logical: str
-    source: str
-    target: TensorSpec
-    slot: Slot
-    how: str  # "moved", "copied" (from the tensor it is tied to) or "zeros"
-    cut: tuple[int, int] = (0, 0)
-    grow: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -103,11 +65,11 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     )
     sizes = sizes_of({k: v for k, v in table.axes.items() if k in source.sizes}, config.values)
     form = _form(options)
-    moves = _moves(source, slots, config, sizes, options, pooler)
+    moves = make_moves(source, slots, config, sizes, options, pooler)
     moves = sorted(moves, key=lambda m: m.target.name)
     accounts = account(source, [(m.source, m.logical, m.cut) for m in moves], options.drop, keep=options.residue)
     facts = facts_of(table, task, config.values, has_pooler=pooler.present and pooler.home == "backbone")
-    growth = slots[_POSITIONS].growth(config.values) if _POSITIONS in slots else (0, 0)
+    growth = slots[POSITIONS].growth(config.values) if POSITIONS in slots else (0, 0)
     model = Model(table, task, dialect, config, facts, _widest(moves), growth, _carried(source, options.to))
     return Plan(
         source,
@@ -237,85 +199,6 @@ def _form(options: Options) -> str:
     return options.form or forms[0]
 
 
-def _moves(
-    source: Checkpoint,
-    slots: Mapping[str, Slot],
-    config: Config,
-    sizes: Mapping[str, int],
-    options: Options,
-    pooler: Pooler,
-) -> list[Move]:
-    moves, problems = [], []
-    untied = {k for k, s in slots.items() if s.place.tied and not _is_tied(source, k, s.place.tied)}
-    for logical, slot in slots.items():
-        if slot.place.absent:
-            problems += (
-                []
-                if logical.startswith("pooler.")
-                else [Problem(logical, f"{options.to} has no place for it", found=slot.place.absent)]
-            )
-        elif slot.place.tied and logical not in untied:
-            continue
-        elif logical.startswith("pooler.") and pooler.origin == "synthesised":
-            moves.append(Move(logical, "", _spec(slot, slot.name, sizes, (0, 0), options, "F32"), slot, "zeros"))
-        elif (tensor := source.stored(logical)) is None:
-            problems.append(
-                Problem(
-                    logical,
-                    "the target needs it and the source has none",
-                    hint=f"{slot.name} would be random",
-                )
-            )
-        else:
-            move = _move(source, logical, slot, tensor.spec, config, sizes, options)
-            kernel = logical.rpartition(".")[0] + ".kernel"
-            moves += [move, _overruling(move)] if slot.place.overruled_by and kernel in untied else [move]
-    if problems:
-        raise RefusedError("the target cannot be filled from the source", problems)
-    return moves
-
-
-def _move(
-    source: Checkpoint,
-    logical: str,
-    slot: Slot,
-    spec: TensorSpec,
-    config: Config,
-    sizes: Mapping[str, int],
-    options: Options,
-) -> Move:
-    how = "moved" if logical in source.anatomy.stored else "copied"
-    cut, own = source.growth(logical), slot.growth(config.values)
-    grow = own
-    if logical == _POSITIONS:
-        shift = config["max_position_embeddings"] - source.config["max_position_embeddings"]
-        cut, grow = (cut[0] + max(-shift, 0), cut[1]), (grow[0] + max(shift, 0), grow[1])
-    target = _spec(slot, slot.name, sizes, own, options, spec.dtype)
-    return Move(logical, spec.name, target, slot, how, cut, grow)
-
-
-def _overruling(move: Move) -> Move:
-    """The same numbers under the name that an untied model's forward pass reads."""
-    return replace(move, target=replace(move.target, name=move.slot.place.overruled_by), how="copied")
-
-
-def _spec(
-    slot: Slot, name: str, sizes: Mapping[str, int], growth: tuple[int, int], options: Options, dtype: str
-) -> TensorSpec:
-    asked = options.dtype or ("float32" if options.to == "burn" else None)
-    return TensorSpec(name, slot.shape(sizes, growth), _DTYPES[asked] if asked else dtype)
-
-
-def _is_tied(source: Checkpoint, logical: str, to: str) -> bool:
-    """Whether a kernel that may be tied to a table is: not stored, or not said to be untied and of the same numbers."""
-    if logical not in source.anatomy.stored:
-        return True
-    if source.config.values.get("tie_word_embeddings") is False:
-        return False
-    tensors = source.logical()
-    return same_bits(_turned(tensors[logical]), tensors[to])
-
-
 def _widest(moves: list[Move]) -> str:
     order = ("F64", "F32", "BF16", "F16")
     return min((m.target.dtype for m in moves), key=order.index)
@@ -343,9 +226,3 @@ def _earlier(source: Checkpoint, layout: str) -> tuple[tuple[Kept, ...], tuple[s
     reasons = {n: str(known.get(n, {}).get("reason", "kept by an earlier conversion")) for n in homes}
     carried = tuple(Kept(n, reasons[n], layout=home) for n, home in homes.items() if n not in restored)
     return carried, restored
-
-
-def _turned(tensor: LazyTensor) -> LazyTensor:
-    """A decoder's kernel [in, out] as rows of a table [out, in]."""
-    spec = replace(tensor.spec, shape=tensor.spec.shape[::-1])
-    return LazyTensor(spec, lambda: np.ascontiguousarray(tensor.read().T))

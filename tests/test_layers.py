@@ -23,6 +23,7 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("checks",),
     ("checkpoint",),
     ("pooler", "accounting"),
+    ("moves",),
     ("plan",),
     ("execute", "record"),
     ("verify",),
