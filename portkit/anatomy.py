@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from portkit.candidates import Candidate, Wanted, candidates_for
 from portkit.errors import Problem, UnknownModelError
-from portkit.names import Unwrapped, unwrap
 from portkit.table.load import suggestion
-from portkit.table.slots import Slot, expand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from portkit.table.schema import Dialect, Storage, Table, Tables, Task
+    from portkit.table.schema import Dialect, Table, Tables, Task
+    from portkit.table.slots import Slot
 
 _SHOWN = 12  # how many names a message lists
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the user fixed in advance; None leaves it to the names."""
-
-    layout: str | None = None
-    family: str | None = None
-    task: str | None = None
-    strip_prefix: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,25 +43,6 @@ class Anatomy:
     evidence: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    storage: Storage
-    table: Table
-    task: Task
-    dialect: Dialect | None
-    names: Unwrapped
-    layers: int
-    slots: Mapping[str, Slot]
-    filled: Mapping[str, str]
-    missing: tuple[str, ...]
-    has_pooler: bool
-
-    @property
-    def rank(self) -> tuple[int, int, bool]:
-        """Better candidates are larger: nothing missing, most explained, no dialect."""
-        return (-len(self.missing), len(self.filled), self.dialect is None)
-
-
 def identify(
     names: tuple[str, ...], config: Mapping[str, Any], formats: str, tables: Tables, wanted: Wanted
 ) -> Anatomy:
@@ -83,7 +53,7 @@ def identify(
     """
     layouts = [n for n in tables.layouts if formats in tables.storages[n].formats]
     families, evidence = _families(config, layouts, tables, wanted)
-    candidates = list(_candidates(names, layouts, families, tables, wanted))
+    candidates = list(candidates_for(names, layouts, families, tables, wanted))
     fitting = [c for c in candidates if not c.missing and wanted.layout in (None, c.storage.name)]
     if not fitting:
         raise _nothing_fits(names, config, candidates, layouts, tables, wanted)
@@ -121,69 +91,7 @@ def _families(
     return list(known.values()), ()
 
 
-def _candidates(
-    names: tuple[str, ...], layouts: list[str], families: list[Table], tables: Tables, wanted: Wanted
-) -> Iterator[_Candidate]:
-    refused = []
-    for layout in layouts:
-        storage = tables.storages[layout]
-        anchors = {_anchor(t, layout) for t in tables.families.values()}
-        prefixes = {t.layouts[layout].prefix for t in tables.families.values()} - {""}
-        try:
-            found = unwrap(names, storage.wrappers, anchors, prefixes, wanted.strip_prefix)
-        except UnknownModelError as e:  # names of one layout need not make sense in another
-            refused.append(e)
-            continue
-        for table in families:
-            yield from _of_family(table, storage, found, wanted)
-    if len(refused) == len(layouts):
-        raise refused[0]
-
-
-def _of_family(table: Table, storage: Storage, found: Unwrapped, wanted: Wanted) -> Iterator[_Candidate]:
-    layers = _count_layers(table, storage.name, found)
-    dialects = [
-        None,
-        *(d for d in table.dialects.values() if d.layout == storage.name and "pooler" in d.columns),
-    ]
-    for task in table.tasks.values():
-        if storage.name in task.classes and wanted.task in (None, task.name):
-            yield from (_candidate(table, storage, task, d, found, layers) for d in dialects)
-
-
-def _candidate(
-    table: Table, storage: Storage, task: Task, dialect: Dialect | None, found: Unwrapped, layers: int
-) -> _Candidate:
-    spare = task.pooler in ("optional", "unread")
-    slots = expand(table, storage, task, layers=layers, prefix=found.prefix, pooler=spare, dialect=dialect)
-    filled = {k: n for k, s in slots.items() if (n := next((x for x in s.spellings if x in found.clean), None))}
-    spares = {k for k, s in slots.items() if s.row.group == "pooler"} if spare else set()
-    has_pooler = bool(spares & set(filled)) if spare else task.pooler == "read"
-    if not has_pooler:
-        slots = {k: s for k, s in slots.items() if k not in spares}
-    missing = [s.name for k, s in slots.items() if k not in filled and s.name and s.place.tied not in filled]
-    wrong = found.prefix not in ("", table.layouts[storage.name].prefix)
-    if wrong:
-        missing = [table.layouts[storage.name].prefix, *missing]
-    return _Candidate(storage, table, task, dialect, found, layers, slots, filled, tuple(missing), has_pooler)
-
-
-def _anchor(table: Table, layout: str) -> str:
-    first = table.rows[0]
-    return next(iter(first.places[layout].values())).name
-
-
-def _count_layers(table: Table, layout: str, found: Unwrapped) -> int:
-    """One more than the highest layer number among the names."""
-    row = next((r for r in table.rows if "{i}" in r.name), None)
-    if row is None:
-        return 0
-    template = next(iter(row.places[layout].values())).name.partition("{i}")[0]
-    pattern = re.compile(re.escape(found.prefix + template) + r"(\d{1,5})\.")
-    return max((int(m[1]) + 1 for n in found.clean if (m := pattern.match(n))), default=0)
-
-
-def _decide(finalists: list[_Candidate], config: Mapping[str, Any]) -> tuple[_Candidate, tuple[str, ...]]:
+def _decide(finalists: list[Candidate], config: Mapping[str, Any]) -> tuple[Candidate, tuple[str, ...]]:
     """Choose among candidates that explain the names equally well."""
     classes = set(config.get("architectures") or ())
     by_class = [c for c in finalists if classes & set(c.task.classes.values())]
@@ -200,7 +108,7 @@ def _decide(finalists: list[_Candidate], config: Mapping[str, Any]) -> tuple[_Ca
     return chosen, why or (f"task {chosen.task.name}: the only one that the names fit",)
 
 
-def _by_looks(finalists: list[_Candidate], config: Mapping[str, Any]) -> tuple[list[_Candidate], tuple[str, ...]]:
+def _by_looks(finalists: list[Candidate], config: Mapping[str, Any]) -> tuple[list[Candidate], tuple[str, ...]]:
     """Tell families with the same names apart: by the prefix, else by what their configs usually say."""
     prefixed = [c for c in finalists if c.names.prefix and c.names.prefix == c.table.layouts[c.storage.name].prefix]
     named = prefixed or [c for c in finalists if _looks_like(c.table, config)]
@@ -226,7 +134,7 @@ def _looks_like(table: Table, config: Mapping[str, Any]) -> bool:
 
 
 def _check_architecture(
-    chosen: _Candidate, candidates: list[_Candidate], config: Mapping[str, Any], wanted: Wanted
+    chosen: Candidate, candidates: list[Candidate], config: Mapping[str, Any], wanted: Wanted
 ) -> None:
     """Refuse a head that config.json names and the file lacks, unless it is a bare model or the user said so."""
     classes = set(config.get("architectures") or ())
@@ -254,7 +162,7 @@ def _check_architecture(
 def _nothing_fits(
     names: tuple[str, ...],
     config: Mapping[str, Any],
-    candidates: list[_Candidate],
+    candidates: list[Candidate],
     layouts: list[str],
     tables: Tables,
     wanted: Wanted,
@@ -275,7 +183,7 @@ def _nothing_fits(
         )
     strangers = [
         c
-        for c in _candidates(
+        for c in candidates_for(
             names, layouts, list(tables.families.values()), tables, Wanted(strip_prefix=wanted.strip_prefix)
         )
         if not c.missing
@@ -301,7 +209,7 @@ def _nothing_fits(
     )
 
 
-def _anatomy(c: _Candidate, evidence: tuple[str, ...]) -> Anatomy:
+def _anatomy(c: Candidate, evidence: tuple[str, ...]) -> Anatomy:
     ignore = c.table.layouts[c.storage.name].ignore
     ignored = {
         c.names.clean[c.names.prefix + n]: why for n, why in ignore.items() if c.names.prefix + n in c.names.clean

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit.anatomy import Anatomy, Wanted, identify
+from portkit.anatomy import Anatomy, identify
 from portkit.axes import Axes, flip, move, shape_of
+from portkit.candidates import Wanted
 from portkit.checks import (
     config_problems,
     dtype_problems,

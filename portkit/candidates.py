@@ -1,0 +1,110 @@
+"""Candidates: every family, task and dialect of a layout, with what it explains of some stored names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from portkit.errors import UnknownModelError
+from portkit.names import Unwrapped, unwrap
+from portkit.table.slots import Slot, expand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from portkit.table.schema import Dialect, Storage, Table, Tables, Task
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user fixed in advance; None leaves it to the names."""
+
+    layout: str | None = None
+    family: str | None = None
+    task: str | None = None
+    strip_prefix: str | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to read the names: what it fills, and what it lacks."""
+
+    storage: Storage
+    table: Table
+    task: Task
+    dialect: Dialect | None
+    names: Unwrapped
+    layers: int
+    slots: Mapping[str, Slot]
+    filled: Mapping[str, str]
+    missing: tuple[str, ...]
+    has_pooler: bool
+
+    @property
+    def rank(self) -> tuple[int, int, bool]:
+        """Better candidates are larger: nothing missing, most explained, no dialect."""
+        return (-len(self.missing), len(self.filled), self.dialect is None)
+
+
+def candidates_for(
+    names: tuple[str, ...], layouts: list[str], families: list[Table], tables: Tables, wanted: Wanted
+) -> Iterator[Candidate]:
+    """All candidates of some layouts and families. Raises UnknownModelError when the names unwrap in no layout."""
+    refused = []
+    for layout in layouts:
+        storage = tables.storages[layout]
+        anchors = {_anchor(t, layout) for t in tables.families.values()}
+        prefixes = {t.layouts[layout].prefix for t in tables.families.values()} - {""}
+        try:
+            found = unwrap(names, storage.wrappers, anchors, prefixes, wanted.strip_prefix)
+        except UnknownModelError as e:  # names of one layout need not make sense in another
+            refused.append(e)
+            continue
+        for table in families:
+            yield from _of_family(table, storage, found, wanted)
+    if len(refused) == len(layouts):
+        raise refused[0]
+
+
+def _of_family(table: Table, storage: Storage, found: Unwrapped, wanted: Wanted) -> Iterator[Candidate]:
+    layers = _count_layers(table, storage.name, found)
+    dialects = [
+        None,
+        *(d for d in table.dialects.values() if d.layout == storage.name and "pooler" in d.columns),
+    ]
+    for task in table.tasks.values():
+        if storage.name in task.classes and wanted.task in (None, task.name):
+            yield from (_candidate(table, storage, task, d, found, layers) for d in dialects)
+
+
+def _candidate(
+    table: Table, storage: Storage, task: Task, dialect: Dialect | None, found: Unwrapped, layers: int
+) -> Candidate:
+    spare = task.pooler in ("optional", "unread")
+    slots = expand(table, storage, task, layers=layers, prefix=found.prefix, pooler=spare, dialect=dialect)
+    filled = {k: n for k, s in slots.items() if (n := next((x for x in s.spellings if x in found.clean), None))}
+    spares = {k for k, s in slots.items() if s.row.group == "pooler"} if spare else set()
+    has_pooler = bool(spares & set(filled)) if spare else task.pooler == "read"
+    if not has_pooler:
+        slots = {k: s for k, s in slots.items() if k not in spares}
+    missing = [s.name for k, s in slots.items() if k not in filled and s.name and s.place.tied not in filled]
+    wrong = found.prefix not in ("", table.layouts[storage.name].prefix)
+    if wrong:
+        missing = [table.layouts[storage.name].prefix, *missing]
+    return Candidate(storage, table, task, dialect, found, layers, slots, filled, tuple(missing), has_pooler)
+
+
+def _anchor(table: Table, layout: str) -> str:
+    first = table.rows[0]
+    return next(iter(first.places[layout].values())).name
+
+
+def _count_layers(table: Table, layout: str, found: Unwrapped) -> int:
+    """One more than the highest layer number among the names."""
+    row = next((r for r in table.rows if "{i}" in r.name), None)
+    if row is None:
+        return 0
+    template = next(iter(row.places[layout].values())).name.partition("{i}")[0]
+    pattern = re.compile(re.escape(found.prefix + template) + r"(\d{1,5})\.")
+    return max((int(m[1]) + 1 for n in found.clean if (m := pattern.match(n))), default=0)
