@@ -54,10 +54,10 @@ def candidates_for(
     refused = []
     for layout in layouts:
         storage = tables.storages[layout]
-        anchors = {_anchor(t, layout) for t in tables.families.values()}
+        anchors = {anchor(t, storage) for t in tables.families.values()} - {""}
         prefixes = {t.layouts[layout].prefix for t in tables.families.values()} - {""}
         try:
-            found = unwrap(names, storage.wrappers, anchors, prefixes, wanted.strip_prefix)
+            found = unwrap(names, storage.wrappers, anchors, prefixes, wanted.strip_prefix, storage.separator)
         except UnknownModelError as e:  # names of one layout need not make sense in another
             refused.append(e)
             continue
@@ -68,7 +68,7 @@ def candidates_for(
 
 
 def _of_family(table: Table, storage: Storage, found: Unwrapped, wanted: Wanted) -> Iterator[Candidate]:
-    layers = _count_layers(table, storage.name, found)
+    layers = _count_layers(table, storage, found)
     dialects = [
         None,
         *(d for d in table.dialects.values() if d.layout == storage.name and "pooler" in d.columns),
@@ -82,29 +82,34 @@ def _candidate(
     table: Table, storage: Storage, task: Task, dialect: Dialect | None, found: Unwrapped, layers: int
 ) -> Candidate:
     spare = task.pooler in ("optional", "unread")
+    always = table.layouts[storage.name].needs_pooler
     slots = expand(table, storage, task, layers=layers, prefix=found.prefix, pooler=spare, dialect=dialect)
     filled = {k: n for k, s in slots.items() if (n := next((x for x in s.spellings if x in found.clean), None))}
     spares = {k for k, s in slots.items() if s.row.group == "pooler"} if spare else set()
-    has_pooler = bool(spares & set(filled)) if spare else task.pooler == "read"
+    has_pooler = (always or bool(spares & set(filled))) if spare else task.pooler == "read"
     if not has_pooler:
         slots = {k: s for k, s in slots.items() if k not in spares}
     missing = [s.name for k, s in slots.items() if k not in filled and s.name and s.place.tied not in filled]
-    wrong = found.prefix not in ("", table.layouts[storage.name].prefix)
+    optional = () if storage.always_prefixed and not task.bare else ("",)
+    wrong = found.prefix not in (*optional, table.layouts[storage.name].prefix)
     if wrong:
         missing = [table.layouts[storage.name].prefix, *missing]
     return Candidate(storage, table, task, dialect, found, layers, slots, filled, tuple(missing), has_pooler)
 
 
-def _anchor(table: Table, layout: str) -> str:
-    first = table.rows[0]
-    return next(iter(first.places[layout].values())).name
+def anchor(table: Table, storage: Storage) -> str:
+    """The stored name that begins a backbone in a layout; nothing where the table has no such column."""
+    places = table.rows[0].places.get(storage.name, {})
+    return next((p.name for p in places.values()), "")
 
 
-def _count_layers(table: Table, layout: str, found: Unwrapped) -> int:
+def _count_layers(table: Table, storage: Storage, found: Unwrapped) -> int:
     """One more than the highest layer number among the names."""
-    row = next((r for r in table.rows if "{i}" in r.name), None)
+    row = next((r for r in table.rows if "{i}" in r.name and storage.name in r.places), None)
     if row is None:
         return 0
-    template = next(iter(row.places[layout].values())).name.partition("{i}")[0]
-    pattern = re.compile(re.escape(found.prefix + template) + r"(\d{1,5})\.")
-    return max((int(m[1]) + 1 for n in found.clean if (m := pattern.match(n))), default=0)
+    template = next(iter(row.places[storage.name].values())).name.partition("{i}")[0]
+    number = re.escape(storage.numbering).replace(r"\{i\}", r"(\d{1,5})")
+    number = f"(?:{number})?" if number else r"(\d{1,5})"
+    pattern = re.compile(re.escape(found.prefix + template) + number + re.escape(storage.separator))
+    return max((int(m[1] or 0) + 1 for n in found.clean if (m := pattern.match(n))), default=0)

@@ -12,6 +12,7 @@ from portkit.candidates import Wanted
 from portkit.checks import (
     config_problems,
     dtype_problems,
+    inferred_fields,
     label_count,
     shape_problems,
     sizes_or_problems,
@@ -109,18 +110,17 @@ def open_checkpoint(
     return _bind(folder, tables, anatomy)
 
 
-def facts_of(table: Table, task: Task, config: Mapping[str, object], *, has_pooler: bool) -> Facts:
-    """The facts of a model, from its table and its logical config."""
-    said = {k: config[v.strip("{}")] if isinstance(v, str) and v.startswith("{") else v for k, v in table.facts.items()}
+def facts_of(table: Table, task: Task, config: Mapping[str, object], layout: str, *, has_pooler: bool) -> Facts:
+    """The facts of a model as a layout's framework computes it, from its table and its logical config."""
+    scheme = str({**table.facts, **table.layouts[layout].fixed}["position_scheme"])
     names = Facts.__dataclass_fields__.keys() & config.keys()
     return Facts(
         family=table.family,
         task=task.name,
         head_style=task.head_style,
         has_pooler=has_pooler,
-        position_offset=0,
-        position_scheme=str(said["position_scheme"]),
-        lm_head_act=str(said["lm_head_act"]),
+        position_offset=reserved_positions(table, config) if scheme == "absolute" else 0,
+        position_scheme=scheme,
         **{n: config[n] for n in names},  # type: ignore[arg-type]
     )
 
@@ -134,6 +134,8 @@ def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     where = folder.config_path.name
     raw, dialect = layout_of(anatomy.layout).logical_raw(folder.config, anatomy.table)
     anatomy = _in_dialect(anatomy, dialect, tables) if dialect else anatomy
+    if tables.storages[anatomy.layout].infers:
+        raw = {**inferred_fields(folder.container, anatomy), **raw}
     problems: list[Problem] = []
     config = read_config(anatomy.table, anatomy.layout, raw, where, problems)
     _raise(problems, "config.json cannot be used")
@@ -149,7 +151,7 @@ def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     )
     problems, dead = twin_problems(folder.container, anatomy)
     _raise(problems, "two tensors claim the same place")
-    facts = facts_of(anatomy.table, anatomy.task, config.values, has_pooler=anatomy.has_pooler)
+    facts = facts_of(anatomy.table, anatomy.task, config.values, anatomy.layout, has_pooler=anatomy.has_pooler)
     return Checkpoint(folder, tables, anatomy, config, facts, sizes, dead)
 
 

@@ -32,6 +32,20 @@ def label_count(container: Container, anatomy: Anatomy) -> int | None:
     return None
 
 
+def inferred_fields(container: Container, anatomy: Anatomy) -> dict[str, int]:
+    """Config fields, in the layout's words, that names and shapes decide: for files that come without a config."""
+    table, layout = anatomy.table, anatomy.layout
+    layers = next((f for f in table.repeat.values() if isinstance(f, str)), "")
+    found = {layers: anatomy.layers}
+    for logical, stored in anatomy.stored.items():
+        slot = anatomy.slots[logical]
+        shape = container.tensors[stored].spec.shape
+        if len(shape) == len(slot.axes):
+            for group, size in zip(slot.axes, shape, strict=True):
+                found |= {table.axes[letter]: size for _, letter in group if len(group) == 1 and letter in table.axes}
+    return {e.name_in(layout): found[n] for n, e in table.config.items() if n in found and e.name_in(layout)}
+
+
 def sizes_or_problems(anatomy: Anatomy, config: Config, where: str) -> tuple[dict[str, int], list[Problem]]:
     """The size of every letter, or why the config gives none."""
     letters = {a for s in anatomy.slots.values() for a in s.row.signature.letters()}

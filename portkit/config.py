@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem
+from portkit.table.expr import evaluate
 
 if TYPE_CHECKING:
     from portkit.table.schema import ConfigField, LayoutFacts, Table
@@ -32,20 +33,45 @@ class Config:
 
 
 def read_config(table: Table, layout: str, raw: Json, where: str, problems: list[Problem]) -> Config:
-    """The logical config of a raw config.json. What is wrong is added to `problems`."""
+    """The logical config of a raw config.json. What is wrong is added to `problems`.
+
+    What the layout's framework fixes is fixed; what it has no field for takes the default, and is not among the
+    `defaulted`.
+    """
     values: dict[str, Any] = {}
     defaulted: list[str] = []
+    fixed = table.layouts[layout].fixed
     for entry in table.config.values():
-        found = raw.get(entry.name_in(layout))
-        if found is None and entry.default is not None:
+        name = entry.name_in(layout)
+        if entry.name in fixed or not name:
+            values[entry.name] = fixed.get(entry.name, entry.default)
+        elif raw.get(name) is None and entry.default is not None:
             values[entry.name] = entry.default
-            defaulted.append(entry.name)
+            defaulted += [] if _is_reference(entry.default) else [entry.name]
         else:
-            values[entry.name] = _checked(entry, found, f"{where} {entry.name_in(layout)}", problems)
+            values[entry.name] = _checked(table, entry, raw.get(name), f"{where} {name}", problems)
     for name in table.values:
         values[name] = _logical_value(table, name, layout, values.get(name))
+    values = _resolved(values)
+    if not problems:
+        values |= {n: values[n] + evaluate(e.less[layout], values) for n, e in table.config.items() if layout in e.less}
     problems += _required(table.layouts[layout], raw, where)
     return Config(values, tuple(defaulted), _labels(raw))
+
+
+def config_in(table: Table, layout: str, values: Json) -> dict[str, Any]:
+    """What a logical config becomes in a layout, whose framework may fix some of its function fields."""
+    fixed = table.layouts[layout].fixed
+    changed = {n: fixed[n] for n, e in table.config.items() if n in fixed and e.use == "function"}
+    return _resolved({**values, **changed})
+
+
+def _is_reference(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("{")
+
+
+def _resolved(values: Json) -> dict[str, Any]:
+    return {n: values[v.strip("{}")] if _is_reference(v) else v for n, v in values.items()}
 
 
 def write_config(table: Table, layout: str, config: Config, carried: Json) -> dict[str, Any]:
@@ -57,7 +83,9 @@ def write_config(table: Table, layout: str, config: Config, carried: Json) -> di
     raw = {**{k: v for k, v in facts.require.items() if not isinstance(v, dict)}, **carried}
     for entry in table.config.values():
         name, value = entry.name_in(layout), config.values[entry.name]
-        if name and _logical_value(table, entry.name, layout, raw.get(name)) != value:
+        if layout in entry.less:
+            value -= evaluate(entry.less[layout], config.values)
+        if name and entry.name not in facts.fixed and _logical_value(table, entry.name, layout, raw.get(name)) != value:
             raw[name] = spelled(table, entry.name, layout, value) or value
     return raw
 
@@ -75,8 +103,9 @@ def _logical_value(table: Table, name: str, layout: str, value: object) -> objec
     return value
 
 
-def _checked(entry: ConfigField, value: object, where: str, problems: list[Problem]) -> object:
-    kind = int if entry.default is None else type(entry.default)
+def _checked(table: Table, entry: ConfigField, value: object, where: str, problems: list[Problem]) -> object:
+    default = table.config[str(entry.default).strip("{}")].default if _is_reference(entry.default) else entry.default
+    kind = int if default is None else type(default)
     expected = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}.get(kind, "a value")
     fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
     positive = entry.use != "size" or (fits and int(str(value)) > 0)

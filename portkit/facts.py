@@ -54,6 +54,8 @@ class Facts:
     """Activation of the feed-forward layers, one of ACTIVATIONS."""
     lm_head_act: str
     """Activation of the masked-LM transform, one of ACTIVATIONS: RoBERTa has "gelu", BERT its hidden_act."""
+    lm_head_eps: float
+    """Added to the variance in the masked-LM head's norm: KerasHub has 1e-5 there, others layer_norm_eps."""
     position_scheme: str
     """"absolute": position = position_offset + index. "padding": pad + the number of real tokens so far."""
     position_offset: int

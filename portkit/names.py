@@ -35,18 +35,19 @@ def unwrap(
     anchors: Collection[str],
     family_prefixes: Collection[str],
     strip: str | None = None,
+    separator: str = ".",
 ) -> Unwrapped:
     """Find the one model among some stored names.
 
     `anchors` are the names that begin a backbone. Raises UnknownModelError when there is no anchor, when a prefix fits
     twice, or when the prefix is none that is known; the message lists the candidates.
     """
-    below = {n[len(strip or "") :].removeprefix("."): n for n in names if n.startswith(strip or "")}
+    below = {n[len(strip or "") :].removeprefix(separator): n for n in names if n.startswith(strip or "")}
     if not below:
         raise UnknownModelError("no model was found", [Problem("", f"no name starts with --strip-prefix {strip!r}")])
-    chosen, ignored, nest = _choose_nest(below, wrappers, tuple(anchors))
+    chosen, ignored, nest = _choose_nest(below, wrappers, tuple(anchors), separator)
     cleaned = _drop_infixes(chosen, wrappers)
-    front = _only(_prefixes(cleaned, anchors))
+    front = _only(_prefixes(cleaned, anchors, separator))
     outer, prefix = _split(front, family_prefixes)
     _check_outer(outer, wrappers, family_prefixes, front)
     clean = {n.removeprefix(outer): stored for n, stored in cleaned.items() if n.startswith(outer)}
@@ -64,10 +65,16 @@ def unwrap(
 Names = Mapping[str, str]  # name as cleaned so far -> stored name
 
 
-def _choose_nest(names: Names, wrappers: Wrappers, anchors: tuple[str, ...]) -> tuple[Names, dict[str, str], str]:
+def _choose_nest(
+    names: Names, wrappers: Wrappers, anchors: tuple[str, ...], separator: str
+) -> tuple[Names, dict[str, str], str]:
     """The one dictionary of a training checkpoint that holds a model, and what is training state beside it."""
     groups: dict[str, dict[str, str]] = defaultdict(dict)
     for name, stored in names.items():
+        if separator == "/":  # a tree of groups is one dictionary, but for its branches of training state
+            top = name.partition("/")[0]
+            groups[top if top in wrappers.ignored else ""][name] = stored
+            continue
         cut = name.rfind("/") + 1
         groups[name[:cut]][name[cut:]] = stored
     state = {nest for nest in groups if any(part in wrappers.ignored for part in nest.split("/"))}
@@ -93,13 +100,13 @@ def _drop_infixes(names: Names, wrappers: Wrappers) -> dict[str, str]:
     return cleaned
 
 
-def _prefixes(names: Iterable[str], anchors: Iterable[str]) -> dict[str, str]:
+def _prefixes(names: Iterable[str], anchors: Iterable[str], separator: str) -> dict[str, str]:
     """Prefix -> the name that shows it, for each backbone."""
     found = {}
     for name in names:
         for anchor in anchors:
             front = name.removesuffix(anchor)
-            if name.endswith(anchor) and (not front or front.endswith(".")):
+            if name.endswith(anchor) and (not front or front.endswith(separator)):
                 found[front] = name
     return found
 

@@ -53,6 +53,7 @@ def small_facts(family: str = "bert", task: str = "model", **changes: object) ->
         layer_norm_eps=1e-12 if bert else 1e-5,
         hidden_act="gelu",
         lm_head_act="gelu",
+        lm_head_eps=1e-12,
         position_scheme="absolute" if bert else "padding",
         position_offset=0,
         pad_token_id=0 if bert else 1,

@@ -18,6 +18,10 @@ def open_container(path: Path) -> Container:
 
     if path.name.endswith(".index.json"):
         return read_sharded(path)
+    if path.name.endswith(".weights.json"):
+        from portkit.formats.hdf5_shards import read_hdf5_shards
+
+        return read_hdf5_shards(path)
     return _reader(identify(path))(path)
 
 
@@ -34,6 +38,14 @@ def _reader(name: str) -> Callable[[Path], Container]:
         from portkit.formats.burnpack import read_burnpack
 
         return read_burnpack
+    if name == "hdf5":
+        from portkit.formats.hdf5 import read_hdf5
+
+        return read_hdf5
+    if name == "keras":
+        from portkit.formats.keras_archive import read_keras_archive
+
+        return read_keras_archive
     from portkit.formats.named_mpk import read_named_mpk
 
     return read_named_mpk

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAD_BYTES = 512
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 ZIP_MAGIC = b"PK\x03\x04"
 LEGACY_TORCH = bytes.fromhex("8a0a6cfc9c46f9206aa850192e")  # torch's number, as pickle protocol 2 and 3 write it
-_READABLE = "safetensors, a PyTorch pickle, Burnpack or NamedMpk"
+_READABLE = "safetensors, a PyTorch pickle, Burnpack, NamedMpk, HDF5 or a .keras archive"
 _AGAIN = "download the file again: this is what a server sent instead of it"
 _BURN_RECORD_KEYS = (b"\xa8metadata", b"\xa4item", b"\xa2_b")
 _FOREIGN = (  # first bytes, what they are, what to do
@@ -25,7 +26,6 @@ _FOREIGN = (  # first bytes, what they are, what to do
         "fetch the file with: git lfs pull",
     ),
     (b"<", "a web page or XML", _AGAIN),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras and TensorFlow write them", ""),
     (b"GGUF", "a GGUF file", ""),
     (b"\x93NUMPY", "a NumPy array", ""),
     (b"PK\x05\x06", "an empty zip archive", ""),
@@ -41,7 +41,7 @@ _FOREIGN = (  # first bytes, what they are, what to do
 
 
 def identify(path: Path) -> str:
-    """ "safetensors", "pytorch", "burnpack" or "named_mpk": who reads this file, by its first bytes alone.
+    """ "safetensors", "pytorch", "burnpack", "named_mpk", "hdf5" or "keras": who reads this file, by its first bytes alone.
 
     Raises UnreadableError, which names what the file is instead, when none of them does.
     """
@@ -51,6 +51,8 @@ def identify(path: Path) -> str:
         raise unreadable(path, "the file is empty", expected=_READABLE)
     if head.startswith(b"NRUB"):
         return "burnpack"
+    if head.startswith(HDF5_MAGIC):
+        return "hdf5"
     if head[8:9] == b"{" and head[6:8] == b"\0\0":  # a length below 2^48, then the header's first character
         return "safetensors"
     if head[:1] == b"\x80" and head[2:].startswith(LEGACY_TORCH):
@@ -69,8 +71,10 @@ def _identify_zip(path: Path) -> str:
         raise unreadable(path, "a damaged or truncated zip archive", found=str(error), hint=hint) from error
     if any(name.endswith("/data.pkl") for name in names):
         return "pytorch"
+    if "model.weights.h5" in names and "config.json" in names:
+        return "keras"
     found = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
-    raise unreadable(path, "a zip archive, but none of torch", expected="a data.pkl in it", found=found)
+    raise unreadable(path, "a zip archive, but none of torch or Keras", expected="a data.pkl in it", found=found)
 
 
 def _identify_record(path: Path, head: bytes) -> str:

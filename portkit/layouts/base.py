@@ -20,7 +20,8 @@ class Model:
     """A model as a layout is to write it: its table, task and dialect, its config and facts, and what its files hold.
 
     `dtype` is the one of its weights, `growth` the rows that the dialect adds in front of and behind the position
-    table, `carried` the raw config.json that this layout had before, where that is known.
+    table, `carried` the raw config.json that this layout had before, where that is known,
+    `parameters` how many numbers the backbone holds.
     """
 
     table: Table
@@ -31,6 +32,7 @@ class Model:
     dtype: str
     growth: tuple[int, int]
     carried: Mapping[str, Any]
+    parameters: int = 0
 
 
 class Layout(Protocol):

@@ -6,18 +6,37 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from portkit.errors import unreadable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from portkit.layouts.base import Model
 
+MAX_JSON = 64 << 20
 TRAVEL = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
     "vocab.json",
     "merges.txt", "sentencepiece.bpe.model", "spiece.model", "modules.json", "sentence_bert_config.json",
     "config_sentence_transformers.json", "1_Pooling/config.json", "README.md", "LICENSE",
 )  # fmt: skip
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file of bounded size. Raises UnreadableError."""
+    try:
+        if path.stat().st_size > MAX_JSON:
+            size = f"{path.stat().st_size} bytes"
+            raise unreadable(path, "too large for a config", expected=f"at most {MAX_JSON} bytes", found=size)
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise unreadable(path, "not a JSON file", found=str(e)) from e
+    except OSError as e:
+        raise unreadable(path, "cannot be read", found=str(e.strerror)) from e
+    if not isinstance(value, dict):
+        raise unreadable(path, "not a JSON object", expected="{…}", found=type(value).__name__)
+    return value
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats import open_container
+from portkit.layouts.files import read_json
+from portkit.layouts.keras_folder import open_keras
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
 
 RECORD = "portkit.json"
 RESIDUE = "portkit.residue.safetensors"
-_MAX_JSON = 64 << 20
-_WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".bpk", ".mpk", ".mpk.gz")
+_WEIGHT_SUFFIXES = (
+    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".bpk", ".mpk", ".mpk.gz", ".weights.h5", ".keras", ".h5",
+)  # fmt: skip
+_INDEX_SUFFIXES = (".safetensors.index.json", ".bin.index.json", ".weights.json")
+_NO_WEIGHTS = ("task.weights.h5", "tf_model.h5")  # of no use alone
 _UNREAD = {
     "tf_model.h5": "TensorFlow",
     "flax_model.msgpack": "Flax",
     "model.onnx": "ONNX",
     "rust_model.ot": "rust-bert",
-    "model.weights.h5": "Keras",
 }
 
 
@@ -58,18 +61,13 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
     weights = path if path.is_file() else _find_weights(folder, tables)
     container = open_container(weights)
     config_path = config or folder / "config.json"
-    if not config_path.exists():
-        raise unreadable(
-            config_path,
-            "no config.json beside the weights",
-            hint="--config FILE names one that lies elsewhere",
-        )
+    container, raw = _with_config(weights, container, config_path, tables)
     residue = folder / RESIDUE
     return Folder(
         path=path,
         weights=weights,
         container=container,
-        config=read_json(config_path),
+        config=raw,
         config_path=config_path,
         record=read_json(folder / RECORD) if (folder / RECORD).exists() else {},
         residue=open_container(residue) if residue.exists() else None,
@@ -77,20 +75,16 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
     )
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of bounded size. Raises UnreadableError."""
-    try:
-        if path.stat().st_size > _MAX_JSON:
-            size = f"{path.stat().st_size} bytes"
-            raise unreadable(path, "too large for a config", expected=f"at most {_MAX_JSON} bytes", found=size)
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise unreadable(path, "not a JSON file", found=str(e)) from e
-    except OSError as e:
-        raise unreadable(path, "cannot be read", found=str(e.strerror)) from e
-    if not isinstance(value, dict):
-        raise unreadable(path, "not a JSON object", expected="{…}", found=type(value).__name__)
-    return value
+def _with_config(
+    weights: Path, container: Container, config: Path, tables: Tables
+) -> tuple[Container, Mapping[str, Any]]:
+    """The raw config. Keras' files may hold their own, or need none; their paths are brought to today's."""
+    if container.format == "hdf5":
+        return open_keras(weights, container, config if config.exists() else None, tables.storages["keras"])
+    if not config.exists():
+        hint = "--config FILE names one that lies elsewhere"
+        raise unreadable(config, "no config.json beside the weights", hint=hint)
+    return container, read_json(config)
 
 
 def _find_weights(folder: Path, tables: Tables) -> Path:
@@ -111,9 +105,9 @@ def _find_weights(folder: Path, tables: Tables) -> Path:
 def _unusual(folder: Path) -> list[Path]:
     """Weight files under other names, taken only where nothing has a usual name: `epoch=3.ckpt`, `bert.bpk`."""
     files = sorted(
-        p for p in folder.iterdir() if p.is_file() and p.name.endswith(_WEIGHT_SUFFIXES) and p.name != RESIDUE
+        p for p in folder.iterdir() if p.is_file() and p.name.endswith(_WEIGHT_SUFFIXES) and p.name not in (RESIDUE, *_NO_WEIGHTS)
     )
-    indexes = sorted(p for p in folder.iterdir() if p.name.endswith((".safetensors.index.json", ".bin.index.json")))
+    indexes = sorted(p for p in folder.iterdir() if p.name.endswith(_INDEX_SUFFIXES))
     return indexes or files
 
 

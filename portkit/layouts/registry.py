@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from portkit.layouts.burn import BurnLayout
 from portkit.layouts.hf import HfLayout
+from portkit.layouts.keras import KerasLayout
 
 if TYPE_CHECKING:
     from portkit.layouts.base import Layout
 
-LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (HfLayout(), BurnLayout())}
+LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (HfLayout(), KerasLayout(), BurnLayout())}
 
 
 def layout_of(name: str) -> Layout:

@@ -102,7 +102,7 @@ def _embed(facts: Facts, weights: Weights, inputs: Inputs) -> FloatArray:
     word_th = weights("embeddings.word.table")[inputs.input_ids[inputs.valid]]
     position_th = weights("embeddings.position.table")[positions(facts, inputs)[inputs.valid]]
     type_th = weights("embeddings.type.table")[inputs.token_type_ids[inputs.valid]]
-    return _norm(facts, weights, "embeddings.norm", word_th + type_th + position_th)
+    return _norm(facts.layer_norm_eps, weights, "embeddings.norm", word_th + type_th + position_th)
 
 
 def positions(facts: Facts, inputs: Inputs) -> IntArray:
@@ -119,9 +119,9 @@ def positions(facts: Facts, inputs: Inputs) -> IntArray:
 def _layer(facts: Facts, weights: Weights, at: str, x_th: FloatArray, rows: Rows) -> FloatArray:
     """One post-norm encoder layer."""
     attended = _attention(facts, weights, f"{at}.attention", x_th, rows)
-    x_th = _norm(facts, weights, f"{at}.attention.norm", x_th + attended)
+    x_th = _norm(facts.layer_norm_eps, weights, f"{at}.attention.norm", x_th + attended)
     up_tf = activation(facts.hidden_act)(_linear(weights, f"{at}.mlp.up", x_th))
-    return _norm(facts, weights, f"{at}.mlp.norm", x_th + _linear(weights, f"{at}.mlp.down", up_tf))
+    return _norm(facts.layer_norm_eps, weights, f"{at}.mlp.norm", x_th + _linear(weights, f"{at}.mlp.down", up_tf))
 
 
 def _attention(facts: Facts, weights: Weights, at: str, x_th: FloatArray, rows: Rows) -> FloatArray:
@@ -143,7 +143,7 @@ def _split_heads(x_sh: FloatArray, heads: int) -> FloatArray:
 def _token_outputs(facts: Facts, weights: Weights, x_th: FloatArray) -> dict[str, FloatArray]:
     if facts.task in VOCABULARY_TASKS:
         hidden = activation(facts.lm_head_act)(_linear(weights, "masked_lm.transform", x_th))
-        return {LOGITS: _linear(weights, "masked_lm.decoder", _norm(facts, weights, "masked_lm.norm", hidden))}
+        return {LOGITS: _linear(weights, "masked_lm.decoder", _norm(facts.lm_head_eps, weights, "masked_lm.norm", hidden))}
     if facts.task in _TOKEN_HEADS:
         return {LOGITS: _linear(weights, _TOKEN_HEADS[facts.task], x_th)}
     return {}
@@ -169,10 +169,10 @@ def _linear(weights: Weights, at: str, x: FloatArray) -> FloatArray:
     return product
 
 
-def _norm(facts: Facts, weights: Weights, at: str, x: FloatArray) -> FloatArray:
+def _norm(eps: float, weights: Weights, at: str, x: FloatArray) -> FloatArray:
     centred: FloatArray = x - x.mean(axis=-1, keepdims=True)
     variance = np.square(centred).mean(axis=-1, keepdims=True)
-    centred /= np.sqrt(variance + facts.layer_norm_eps)
+    centred /= np.sqrt(variance + eps)
     return centred * weights(f"{at}.scale") + weights(f"{at}.bias")
 
 

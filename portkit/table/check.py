@@ -68,10 +68,13 @@ def _wrong(table: Table, task: Task, tables: Tables, layout: str, column: Mappin
 def _wrong_slot(
     where: str, logical: str, slot: Slot, column: Mapping[str, Slot], tables: Tables, sizes: Mapping[str, int]
 ) -> Iterator[Problem]:
-    if not slot.name and not slot.place.absent:
+    if not (slot.name or slot.place.absent or slot.place.tied):
         yield Problem(where, f"{logical} has neither a place nor a reason why not")
     if slot.place.tied and slot.place.tied not in column:
         yield Problem(where, f"{logical} is tied to {slot.place.tied!r}, which is no tensor of the model")
+    into = slot.place.absorbed_by
+    if into and (into not in column or column[into].place.absent):
+        yield Problem(where, f"{logical} is absorbed by {into!r}, which is no stored tensor of the model")
     unknown = slot.row.signature.letters() - set(sizes)
     if unknown:
         yield Problem(where, f"{slot.row.address} uses undeclared axes {', '.join(sorted(unknown))}")

@@ -137,6 +137,11 @@ def _storage(name: str, entry: Toml) -> Storage:
         tuple(entry.get("formats", ())),
         tuple(entry.get("weights", ())),
         wrappers,
+        entry.get("separator", "."),
+        entry.get("numbering", ""),
+        entry.get("always_prefixed", False),
+        entry.get("infers", False),
+        entry.get("older", {}),
     )
 
 
@@ -191,10 +196,15 @@ def _config_field(
     name: str, entry: Toml, layouts: tuple[str, ...], source: str, problems: list[Problem]
 ) -> ConfigField:
     where = f"{source} [config.{name}]"
-    check_keys(where, entry, ("use", "default", *layouts), problems)
+    check_keys(where, entry, ("use", "default", "head", *layouts), problems)
     if entry.get("use") not in CONFIG_USES:
         problems.append(Problem(where, "no known use", f"one of {', '.join(CONFIG_USES)}", repr(entry.get("use"))))
-    return ConfigField(name, entry.get("use", ""), {k: entry[k] for k in layouts if k in entry}, entry.get("default"))
+    cells = {k: entry[k] if isinstance(entry[k], dict) else {"at": entry[k]} for k in layouts if k in entry}
+    for layout, cell in cells.items():
+        check_keys(f"{where} {layout}", cell, ("at", "less"), problems)
+    names = {k: str(cell.get("at", name)) for k, cell in cells.items()}
+    less = {k: str(cell["less"]) for k, cell in cells.items() if "less" in cell}
+    return ConfigField(name, entry.get("use", ""), names, entry.get("default"), less, entry.get("head", ""))
 
 
 def _values(raw: Toml) -> dict[str, dict[str, dict[str, tuple[str, ...]]]]:
@@ -211,7 +221,7 @@ def _task(name: str, entry: Toml, layouts: tuple[str, ...], source: str, problem
         problems.append(
             Problem(where, "no known pooler use", f"one of {', '.join(POOLER_USES)}", repr(entry.get("pooler")))
         )
-    classes = {k: entry[k] for k in layouts if k in entry}
+    classes = {k: entry[k] for k in layouts if entry.get(k)}
     return Task(
         name,
         tuple(entry.get("rows", ())),

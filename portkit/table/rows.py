@@ -12,7 +12,8 @@ from portkit.table.schema import KINDS, Grow, Place, Row, Storage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PLACE_KEYS = ("at", "also", "tied", "overruled_by", "absent", "grow")
+_PLACE_KEYS = ("at", "also", "tied", "overruled_by", "absent", "absorbed_by", "from_row", "grow")
+_NOWHERE = ("absent", "absorbed_by")
 _HOLE = re.compile(r"\{(\w+)\}")
 
 
@@ -74,14 +75,17 @@ def _read_cell(
 ) -> dict[str, Place]:
     parts = storage.parts.get(kind, {})
     if isinstance(cell, str):
-        return {part: _place({"at": f"{cell}.{leaf}"}, storage, kind, part) for part, (leaf, _) in parts.items()}
-    if "absent" in cell:
-        _unknown_keys(where, cell, ("absent",), problems)
-        return {part: Place(absent=str(cell["absent"])) for part in parts}
+        return {
+            part: _place({"at": f"{cell}{storage.separator}{leaf}"}, storage, kind, part)
+            for part, (leaf, _) in parts.items()
+        }
+    if any(key in cell for key in _NOWHERE):
+        _unknown_keys(where, cell, _NOWHERE, problems)
+        return {part: _place_from(cell) for part in parts}
     if "at" in cell:
         _unknown_keys(where, cell, _PLACE_KEYS, problems)
         return {
-            part: _place({**cell, "at": f"{cell['at']}.{leaf}"}, storage, kind, part)
+            part: _place({**cell, "at": f"{cell['at']}{storage.separator}{leaf}"}, storage, kind, part)
             for part, (leaf, _) in parts.items()
         }
     _unknown_keys(where, cell, tuple(parts), problems)
@@ -113,7 +117,9 @@ def _place_from(cell: Mapping[str, Any]) -> Place:
         also=tuple(cell.get("also", ())),
         tied=str(cell.get("tied", "")),
         overruled_by=str(cell.get("overruled_by", "")),
-        absent=str(cell.get("absent", "")),
+        absent=str(cell.get("absent", "")) or (f"folded into {into}" if (into := cell.get("absorbed_by")) else ""),
+        absorbed_by=str(cell.get("absorbed_by", "")),
+        from_row=str(cell.get("from_row", "")),
         grow=tuple(Grow(**g) for g in cell.get("grow", ())),
     )
 

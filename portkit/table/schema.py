@@ -47,7 +47,8 @@ class Place:
 
     `name` is the whole stored name, with holes. `also` are old spellings, read but never written. `tied` names the
     logical tensor whose numbers it shares when it is not stored. `overruled_by` is a second stored name that wins.
-    `absent` is the reason why the layout has no place for it.
+    `absent` is the reason why the layout has no place for it, `absorbed_by` the logical table whose rows hold this one's
+    first row, added to each. `from_row` is an expression for the first logical row of a table that is stored at all.
     """
 
     name: str = ""
@@ -55,6 +56,8 @@ class Place:
     tied: str = ""
     overruled_by: str = ""
     absent: str = ""
+    absorbed_by: str = ""
+    from_row: str = ""
     grow: tuple[Grow, ...] = ()
 
 
@@ -76,12 +79,18 @@ class Row:
 
 @dataclass(frozen=True)
 class ConfigField:
-    """A logical config field and its name in each layout; an empty name means that the layout has no such field."""
+    """A logical config field and its name in each layout; an empty name means that the layout has no such field.
+
+    `default` in braces is another field's value. `less` is an expression for how much smaller a layout's number is than
+    the logical one. `head` names the row group that a model must have for the field to matter.
+    """
 
     name: str
     use: str
     names: Mapping[str, str]
     default: object = None
+    less: Mapping[str, str] = field(default_factory=dict)
+    head: str = ""
 
     def name_in(self, layout: str) -> str:
         """The field's name in one layout's config.json."""
@@ -104,12 +113,15 @@ class Task:
 class LayoutFacts:
     """What holds for a whole family in one layout.
 
-    `spare_pooler` is True where a head that never reads a pooler may still have one, else the reason why not.
+    `spare_pooler` is True where a head that never reads a pooler may still have one, else the reason why not;
+    `needs_pooler` says that every model has one. `fixed` is what the framework's code says and no config can change.
     """
 
     model_type: str = ""
     prefix: str = ""
     spare_pooler: bool | str = True
+    needs_pooler: bool = False
+    fixed: Mapping[str, object] = field(default_factory=dict)
     require: Mapping[str, object] = field(default_factory=dict)
     ignore: Mapping[str, str] = field(default_factory=dict)
 
@@ -163,7 +175,11 @@ class Wrappers:
 
 @dataclass(frozen=True)
 class Storage:
-    """How one layout stores each part of each kind of module: `(leaf name, pattern of dimensions)`."""
+    """How one layout stores each part of each kind of module: `(leaf name, pattern of dimensions)`.
+
+    `separator` stands between the words of a name. `numbering` is how a name goes on when it comes again, where the
+    first has no number; without it, `{i}` is the number itself.
+    """
 
     name: str
     about: str
@@ -172,6 +188,17 @@ class Storage:
     formats: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()  # file names under which a folder keeps its weights
     wrappers: Wrappers = Wrappers()
+    separator: str = "."
+    numbering: str = ""
+    always_prefixed: bool = False  # a model with a head never goes without its family's prefix
+    infers: bool = False  # files may come without a config: shapes say the sizes
+    older: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # words of older files -> today's
+
+    def number(self, i: int) -> str:
+        """What stands for `{i}` in this layout's names."""
+        if not self.numbering:
+            return str(i)
+        return self.numbering.format(i=i) if i else ""
 
 
 @dataclass(frozen=True)

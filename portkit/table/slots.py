@@ -35,7 +35,9 @@ class Slot:
         return tuple(n for n in (self.place.overruled_by, self.place.name, *self.place.also) if n)
 
     def growth(self, config: Mapping[str, object]) -> tuple[int, int]:
-        """Rows that this layout puts in front of and behind the logical ones."""
+        """Rows that this layout puts in front of and behind the logical ones; below 0 where it stores fewer."""
+        if self.place.from_row:
+            return -evaluate(self.place.from_row, config), 0
         if not self.place.grow:
             return 0, 0
         rows = int(str(config["max_position_embeddings"]))
@@ -98,13 +100,17 @@ def _slots(
         if storage.name == "logical":
             place = Place(name=f"{row.name}.{leaf}")
         logical = f"{row.name}.{part}".format(**filled)
-        slots[logical] = Slot(logical, axes, row, _fill(place, filled, prefix))
+        slots[logical] = Slot(logical, axes, row, _fill(place, filled, _numbered(filled, storage), prefix))
     return slots
 
 
-def _fill(place: Place, filled: Mapping[str, object], prefix: str) -> Place:
+def _numbered(filled: Mapping[str, object], storage: Storage) -> dict[str, object]:
+    return {hole: storage.number(value) if isinstance(value, int) else value for hole, value in filled.items()}
+
+
+def _fill(place: Place, filled: Mapping[str, object], numbered: Mapping[str, object], prefix: str) -> Place:
     def full(name: str) -> str:
-        return prefix + name.format(**filled) if name else ""
+        return prefix + name.format(**numbered) if name else ""
 
     return Place(
         name=full(place.name),
@@ -112,6 +118,8 @@ def _fill(place: Place, filled: Mapping[str, object], prefix: str) -> Place:
         tied=place.tied.format(**filled),
         overruled_by=full(place.overruled_by),
         absent=place.absent,
+        absorbed_by=place.absorbed_by,
+        from_row=place.from_row,
         grow=place.grow,
     )
 

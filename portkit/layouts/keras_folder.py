@@ -1,0 +1,133 @@
+"""Open what Keras and KerasHub save: presets, bare weights, `.keras` archives, legacy `.h5` files of all generations.
+
+All give the same: weights under the paths that a whole task has today (`layers/bert_backbone/layers/…` and the head's
+`layers/…`; a backbone of its own has no prefix), and one flat config with the fields of backbone and head.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from portkit.errors import Problem, RefusedError, UnreadableError, unreadable
+from portkit.formats import open_container
+from portkit.layouts.files import read_json
+from portkit.layouts.keras_names import snake_case, todays_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from portkit.formats.container import Container
+    from portkit.table.schema import Storage
+    from portkit.tensors import Array, LazyTensor
+
+TASK = "task.json"
+TASK_WEIGHTS = "task.weights.h5"
+_LINEAR = (None, "linear")
+
+Json = dict[str, Any]
+
+
+def open_keras(
+    weights: Path, container: Container, config: Path | None, storage: Storage
+) -> tuple[Container, Json]:
+    """The weights under today's paths, and the flat config; empty where a bare file says nothing.
+
+    `container` is the opened weights file, `config` is a KerasHub object (`class_name` and `config`) or a flat one. Raises UnreadableError for broken files,
+    RefusedError where two copies of a backbone differ.
+    """
+    said = read_json(config) if config else _inner_config(weights, container)
+    task = weights.with_name(TASK)
+    is_preset = config is not None and config.parent == weights.parent and task.is_file()
+    raw = flat_config(read_json(task), class_of(said)) if is_preset else flat_config(said)
+    backbone = str(raw.get("model_type", ""))
+    container = _renamed(container, storage, backbone)
+    head = weights.with_name(TASK_WEIGHTS)
+    if is_preset and head.is_file():
+        container = _whole_task(container, _renamed(open_container(head), storage, backbone), backbone)
+    return replace(container, notes=(*container.notes, *_activation_note(raw))), raw
+
+
+def flat_config(said: Mapping[str, Any], backbone: str = "") -> Json:
+    """One flat object from Keras' nested ones: the backbone's fields, `model_type` and `architectures` as classes.
+
+    What the task says besides stays under `task`, for the way back. `backbone` is the class that config.json names.
+    Raises UnreadableError where the task has another.
+    """
+    if not isinstance(said.get("config"), dict):
+        return dict(said)
+    inner = said["config"].get("backbone")
+    body = inner if isinstance(inner, dict) and isinstance(inner.get("config"), dict) else said
+    kind = class_of(body)
+    flat = {**body["config"], "model_type": kind, "architectures": [class_of(said)]}
+    if body is said:
+        return flat
+    if backbone not in ("", kind):
+        problem = Problem(TASK, "holds another backbone than config.json", backbone, kind)
+        raise UnreadableError("cannot read the checkpoint", [problem])
+    rest = {k: v for k, v in said["config"].items() if k != "backbone"}
+    return {**flat, "task": rest}
+
+
+def class_of(said: Mapping[str, Any]) -> str:
+    """The class that a serialised object names: `BertBackbone`, also where only `keras_nlp>BertBackbone` stands."""
+    return str(said.get("class_name") or str(said.get("registered_name") or "").rpartition(">")[2])
+
+
+def _inner_config(weights: Path, container: Container) -> Json:
+    """The config that `.keras` archives and legacy `.h5` files carry themselves."""
+    text = container.metadata.get("model_config")
+    if text is None:
+        return {}
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise unreadable(weights, "its model_config is not valid JSON", found=str(error)) from error
+    return said if isinstance(said, dict) else {}
+
+
+def _renamed(container: Container, storage: Storage, backbone: str) -> Container:
+    """The same tensors under today's paths. A variable that is stored twice must be the same twice."""
+    names = todays_paths(list(container.tensors), storage.older, backbone)
+    tensors: dict[str, LazyTensor] = {}
+    problems = []
+    for stored, tensor in container.tensors.items():
+        name = names[stored]
+        if name in tensors and not _same(tensors[name], tensor):
+            problems.append(Problem(stored, "differs from another copy of the same variable", found=name))
+        tensors.setdefault(name, tensor.renamed(name))
+    if problems:
+        raise RefusedError("two tensors claim the same place", problems)
+    return replace(container, tensors=tensors)
+
+
+def _whole_task(body: Container, task: Container, backbone: str) -> Container:
+    """Backbone and head as one; before KerasHub 0.30 the head's file had a copy of the backbone, which must agree."""
+    prefix = f"layers/{snake_case(backbone)}/"
+    named = {n if n.startswith(prefix) else prefix + n: t for n, t in body.tensors.items()}
+    differ = [n for n, t in task.tensors.items() if n in named and not _same(named[n], t)]
+    if differ:
+        hint = "older KerasHub reads one of them, newer the other: remove the one that is stale"
+        found = f"{len(differ)} tensors, such as {differ[0]}"
+        problem = Problem(TASK_WEIGHTS, "its copy of the backbone differs from model.weights.h5", "equal", found, hint)
+        raise RefusedError("two tensors claim the same place", [problem])
+    head = {n: t.renamed(n) for n, t in task.tensors.items() if n not in named}
+    tensors = {**{n: t.renamed(n) for n, t in named.items()}, **head}
+    return replace(body, tensors=tensors, notes=(*body.notes, *task.notes))
+
+
+def _activation_note(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    task = raw.get("task")
+    activation = task.get("activation") if isinstance(task, dict) else None
+    if activation in _LINEAR:
+        return ()
+    return (f"the Keras classifier ends in {activation!r}: what is converted are the logits before it",)
+
+
+def _same(a: LazyTensor, b: LazyTensor) -> bool:
+    def bits(array: Array) -> bytes:
+        return array.tobytes()
+
+    return (a.spec.shape, a.spec.dtype) == (b.spec.shape, b.spec.dtype) and bits(a.read()) == bits(b.read())
