@@ -10,27 +10,42 @@ from portkit.errors import Problem, RefusedError
 from portkit.table.load import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from portkit.checkpoint import Checkpoint
 
 UNEXPLAINED = "no row explains it"
-Used = tuple[str, str, tuple[int, int]]  # stored name, logical name, rows cut off in front and behind
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A stored tensor that goes into the residue, whole or some of its rows."""
+    """A tensor that goes into the residue: a logical one in canonical orientation, or a stored one as it is.
+
+    `rows` are those of a logical table, when it is not all of them. `layout` is whose stored name it is; that of the
+    source unless an earlier conversion kept it.
+    """
 
     source: str
     reason: str
     rows: tuple[int, int] | None = None
-    layout: str = ""  # whose name it is; that of the source unless an earlier conversion kept it
+    layout: str = ""
+    logical: str = ""
 
     @property
     def name(self) -> str:
         """Its name in the residue."""
-        return self.source if self.rows is None else f"{self.source}[{self.rows[0]}:{self.rows[1]}]"
+        name = self.logical or self.source
+        return name if self.rows is None else f"{name}[{self.rows[0]}:{self.rows[1]}]"
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a conversion does with one stored tensor: its name, its logical name, rows cut off in front, what it takes in."""
+
+    stored: str
+    logical: str
+    cut: int
+    absorbs: str
 
 
 @dataclass(frozen=True)
@@ -42,15 +57,21 @@ class Accounts:
     dropped: Mapping[str, str]  # stored name -> reason
 
 
-def account(source: Checkpoint, used: Sequence[Used], drop: Sequence[str], *, keep: bool) -> Accounts:
-    """Sort what a conversion does not move. `keep` puts into the residue what the target cannot hold.
+def account(
+    source: Checkpoint, used: Sequence[Used], drop: Sequence[str], *, keep: bool | None, needless: Mapping[str, str]
+) -> Accounts:
+    """Sort what a conversion does not move.
 
+    What the target has no place for is kept, unless `keep` is False; then it is dropped by that name. What no row
+    explains is kept only where `keep` is True. `needless` gives a reason to drop for logical names.
     Raises RefusedError listing every tensor that would be lost without a word.
     """
     anatomy = source.anatomy
-    moved = {stored for stored, _, _ in used}
-    tied = {n: anatomy.stored[k] for k, names in anatomy.twins.items() for n in names if n not in source.dead}
-    dropped = {**anatomy.ignored, **source.dead}
+    moved = {u.stored for u in used}
+    whole = source.whole.anatomy if source.whole else anatomy
+    dead = {**source.dead, **(source.whole.dead if source.whole else {})}
+    tied = {n: whole.stored[k] for k, names in whole.twins.items() for n in names if n not in dead}
+    dropped = {**anatomy.ignored, **dead}
     rest = [n for n in source.folder.container.tensors if n not in moved and n not in tied and n not in dropped]
     dropped |= {n: f"--drop {p!r}" for n in rest if (p := next((p for p in drop if fnmatchcase(n, p)), None))}
     _check_patterns(drop, rest)
@@ -59,23 +80,28 @@ def account(source: Checkpoint, used: Sequence[Used], drop: Sequence[str], *, ke
         n: anatomy.stored["embeddings.word.table"] for n in rest if _logical(source, n) == "masked_lm.decoder.kernel"
     }
     rest = [n for n in rest if n not in tied]
-    kept = [_kept_or_refused(source, n, keep=keep) for n in rest]
+    dropped |= {n: why for n in rest if (why := needless.get(_logical(source, n) or ""))}
+    kept = [_kept_or_refused(source, n, used, keep=keep is True) for n in rest if n not in dropped]
     problems = [k for k in kept if isinstance(k, Problem)]
     if problems:
         raise RefusedError("tensors of the source have no place in the target", problems)
-    rows = [_cut_rows(source, u) for u in used if sum(u[2])] if keep else []
-    return Accounts(tied, (*(k for k in kept if isinstance(k, Kept)), *(r for r in rows if r)), dropped)
+    aside = [k for k in (*kept, *_changed_tables(source, used)) if isinstance(k, Kept)]
+    if keep is False:
+        dropped |= {k.name if k.rows or not k.logical else k.source: f"--no-residue; {k.reason}" for k in aside}
+        aside = []
+    return Accounts(tied, tuple(aside), dropped)
 
 
 def _logical(source: Checkpoint, stored: str) -> str | None:
     return next((k for k, n in source.anatomy.stored.items() if n == stored), None)
 
 
-def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool) -> Kept | Problem:
-    logical = _logical(source, stored)
+def _kept_or_refused(source: Checkpoint, stored: str, used: Sequence[Used], *, keep: bool) -> Kept | Problem:
+    logical = _logical(source, stored) or next((k for k, n in source.aside().items() if n == stored), None)
     if logical is not None:
-        reason = f"the target has no place for {logical}"
-        return Kept(stored, reason)
+        into = next((u.logical for u in used if u.absorbs == logical), "")
+        reason = f"folded into {into}" if into else f"the target has no place for {logical}"
+        return Kept(stored, reason, logical=logical)
     if _changes_function(source, stored):
         hint = (
             f"--drop {stored!r} reads the rest as a plain {source.anatomy.table.family}, which is then another function"
@@ -112,8 +138,12 @@ def _check_patterns(drop: Sequence[str], names: Sequence[str]) -> None:
         raise RefusedError("nothing to drop", problems)
 
 
-def _cut_rows(source: Checkpoint, used: Used) -> Kept | None:
-    """Rows of a table that the target does not have, unless they are those that the source's own layout added."""
-    stored, logical, (front, _) = used
-    own = source.growth(logical)[0]
-    return Kept(stored, "position rows that no token reads in the target", (own, front)) if front > own else None
+def _changed_tables(source: Checkpoint, used: Sequence[Used]) -> Iterator[Kept]:
+    """Tables as they were, where the target's are others: with rows cut off, or with another table folded in."""
+    for u in used:
+        own = max(source.growth(u.logical)[0], 0)
+        if u.absorbs:
+            yield Kept(u.stored, f"as it was before {u.absorbs} was folded in", logical=u.logical)
+        elif u.cut > own:
+            why = "position rows that no token reads in the target"
+            yield Kept(u.stored, why, (0, u.cut - own), logical=u.logical)

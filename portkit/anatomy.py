@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from portkit.candidates import Candidate, Wanted, candidates_for
+from portkit.candidates import BACKBONE, Candidate, Wanted, candidates_for
 from portkit.errors import Problem, UnknownModelError
 from portkit.table.load import suggestion
 
@@ -41,6 +41,7 @@ class Anatomy:
     unexplained: tuple[str, ...]
     removed: tuple[str, ...]
     evidence: tuple[str, ...]
+    whole: Anatomy | None = None  # of all that is in the file, where only its backbone was asked for
 
 
 def identify(
@@ -61,7 +62,20 @@ def identify(
     finalists = [c for c in fitting if c.rank == best]
     chosen, why = _decide(finalists, config)
     _check_architecture(chosen, candidates, config, wanted)
-    return _anatomy(chosen, (*evidence, *why))
+    anatomy = _anatomy(chosen, (*evidence, *why))
+    if wanted.task != BACKBONE or not anatomy.unexplained:
+        return anatomy
+    return replace(anatomy, whole=_whole(names, config, chosen, tables, replace(wanted, task=None)))
+
+
+def _whole(
+    names: tuple[str, ...], config: Mapping[str, Any], chosen: Candidate, tables: Tables, wanted: Wanted
+) -> Anatomy | None:
+    """The anatomy with the head that goes with a backbone, where the file has one."""
+    every = candidates_for(names, [chosen.storage.name], [chosen.table], tables, wanted)
+    fitting = [c for c in every if not c.missing and len(c.filled) > len(chosen.filled) and not c.task.bare]
+    best = max((c.rank for c in fitting), default=None)
+    return _anatomy(_decide([c for c in fitting if c.rank == best], config)[0], ()) if fitting else None
 
 
 def _families(

@@ -15,7 +15,9 @@ from portkit.errors import Problem, UsageError
 from portkit.formats.safetensors_file import write_safetensors
 from portkit.layouts.files import copy_files, write_json
 from portkit.layouts.folder import RECORD, RESIDUE
+from portkit.layouts.keras_folder import TASK_WEIGHTS
 from portkit.layouts.registry import LAYOUTS, layout_of
+from portkit.memory import digests
 from portkit.moves import Options
 from portkit.output import new_folder
 from portkit.plan import Plan, make_plan
@@ -83,7 +85,7 @@ def convert(
         result = Conversion(plan, Path(target), None, None, (*plan.warnings, *odd))
         result = _prove(result, folder, verify, device, mappings)
         proofs = {n: v.as_dict() for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v}
-        write_json(folder / RECORD, make_record(plan, proofs, files, odd))
+        write_json(folder / RECORD, make_record(plan, proofs, files, odd, _weights(plan, folder)))
         if not result.proved:
             raise ProofFailed(result)
     return result
@@ -115,6 +117,15 @@ def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ..
         write_safetensors(folder / RESIDUE, execute.residue_specs(plan), execute.residue(plan))
     source = plan.source.folder
     return tuple(odd), copy_files(source.path if source.path.is_dir() else source.path.parent, folder)
+
+
+def _weights(plan: Plan, folder: Path) -> dict[str, str]:
+    """Digests of what was written, where the way back must know whether it is still the same."""
+    fixed = plan.model.table.layouts[plan.layout].fixed
+    if not fixed:
+        return {}
+    names = (*plan.source.tables.storages[plan.layout].weights, TASK_WEIGHTS)
+    return digests(folder / n for n in names if (folder / n).is_file())
 
 
 def _prove(result: Conversion, folder: Path, verify: str, device: str, mappings: tuple[Path, ...]) -> Conversion:

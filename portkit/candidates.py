@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from portkit.table.schema import Dialect, Storage, Table, Tables, Task
 
 
+BACKBONE = "backbone"  # the base model, also of a file that has a head
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What the user fixed in advance; None leaves it to the names."""
@@ -74,7 +77,8 @@ def _of_family(table: Table, storage: Storage, found: Unwrapped, wanted: Wanted)
         *(d for d in table.dialects.values() if d.layout == storage.name and "pooler" in d.columns),
     ]
     for task in table.tasks.values():
-        if storage.name in task.classes and wanted.task in (None, task.name):
+        asked = wanted.task in (None, task.name) or (wanted.task == BACKBONE and task.bare)
+        if storage.name in task.classes and asked:
             yield from (_candidate(table, storage, task, d, found, layers) for d in dialects)
 
 

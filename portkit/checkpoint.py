@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from portkit.anatomy import Anatomy, identify
 from portkit.axes import Axes, flip, move, shape_of
@@ -23,13 +25,16 @@ from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError
 from portkit.facts import Facts
 from portkit.layouts.folder import Folder, open_folder
 from portkit.layouts.registry import layout_of
+from portkit.memory import without_field
+from portkit.spare import Spare, spare_of
 from portkit.table.expr import evaluate
 from portkit.table.load import load_tables
+from portkit.table.schema import Place
 from portkit.table.slots import Slot, expand, logical_axes
 from portkit.tensors import Array, LazyTensor, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from portkit.table.schema import Dialect, Table, Tables, Task
 
@@ -39,7 +44,8 @@ class Checkpoint:
     """Everything that is known of a checkpoint before its tensors are moved.
 
     `sizes` is the size of every letter of the table, `dead` the stored tensors that no forward pass reads, with the
-    reason.
+    reason, `spare` what an earlier conversion kept beside the weights, `borrowed` what of it counts as the model's.
+    `whole` is the same file with its head, where only the backbone was asked for.
     """
 
     folder: Folder
@@ -49,6 +55,9 @@ class Checkpoint:
     facts: Facts
     sizes: Mapping[str, int]
     dead: Mapping[str, str]
+    spare: Spare
+    borrowed: Mapping[str, LazyTensor] = field(default_factory=dict)
+    whole: Checkpoint | None = None
 
     def stored(self, logical: str) -> LazyTensor | None:
         """The stored tensor that holds a logical one, its own or the one it is tied to."""
@@ -68,8 +77,27 @@ class Checkpoint:
         return self.anatomy.slots[logical].growth(self.config.values)
 
     def logical(self) -> dict[str, LazyTensor]:
-        """Every tensor of the model under its logical name, in canonical orientation, read on demand."""
-        return {name: self._logical(name, slot) for name, slot in self.anatomy.slots.items() if self.stored(name)}
+        """Every stored tensor under its logical name, in canonical orientation, read on demand.
+
+        Rows of a table that the layout does not store are zeros.
+        """
+        own = {name: self._logical(name, slot) for name, slot in self.anatomy.slots.items() if self.stored(name)}
+        return {**own, **self.borrowed}
+
+    def aside(self) -> dict[str, str]:
+        """Logical name -> stored name of what the file holds besides the backbone that was asked for."""
+        stored = self.whole.anatomy.stored if self.whole else {}
+        return {logical: name for logical, name in stored.items() if logical not in self.anatomy.stored}
+
+    def completed(self, names: Collection[str]) -> Checkpoint:
+        """The same checkpoint with these tensors of its residue in the place of its own, or of what it lacks."""
+        hub = self.tables.storages["logical"]
+        slots = {
+            n: replace(s, axes=logical_axes(s, hub), place=Place(name=n)) if n in names else s
+            for n, s in self.anatomy.slots.items()
+        }
+        borrowed = {n: self.spare.whole[n] for n in names}
+        return replace(self, anatomy=replace(self.anatomy, slots=slots), borrowed=borrowed)
 
     def _logical(self, name: str, slot: Slot) -> LazyTensor:
         tensor = self.stored(name)
@@ -80,7 +108,8 @@ class Checkpoint:
 
         def read() -> Array:
             array = tensor.read()
-            rows = array[front : array.shape[0] - back] if front or back else array
+            rows = array[max(front, 0) : array.shape[0] - back] if front or back else array
+            rows = np.concatenate([np.zeros((-front, *rows.shape[1:]), rows.dtype), rows]) if front < 0 else rows
             return move(rows, self.axes(name), axes, self.sizes)
 
         return LazyTensor(TensorSpec(name, shape, tensor.spec.dtype), read)
@@ -137,7 +166,8 @@ def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     if tables.storages[anatomy.layout].infers:
         raw = {**inferred_fields(folder.container, anatomy), **raw}
     problems: list[Problem] = []
-    config = read_config(anatomy.table, anatomy.layout, raw, where, problems)
+    known = without_field(folder, anatomy.table, anatomy.layout)
+    config = read_config(anatomy.table, anatomy.layout, raw, where, problems, known)
     _raise(problems, "config.json cannot be used")
     config = replace(config, values={**config.values, "num_labels": label_count(folder.container, anatomy)})
     sizes, problems = sizes_or_problems(anatomy, config, where)
@@ -152,7 +182,8 @@ def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     problems, dead = twin_problems(folder.container, anatomy)
     _raise(problems, "two tensors claim the same place")
     facts = facts_of(anatomy.table, anatomy.task, config.values, anatomy.layout, has_pooler=anatomy.has_pooler)
-    return Checkpoint(folder, tables, anatomy, config, facts, sizes, dead)
+    whole = _bind(folder, tables, anatomy.whole) if anatomy.whole else None
+    return Checkpoint(folder, tables, anatomy, config, facts, sizes, dead, spare_of(folder), whole=whole)
 
 
 def _in_dialect(anatomy: Anatomy, dialect: Dialect, tables: Tables) -> Anatomy:

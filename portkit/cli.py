@@ -88,7 +88,11 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @click.option("--head-style", type=click.Choice(["keep", "bert", "roberta"]), default="keep", show_default=True)
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16", "float64"]), help="Cast the weights.")
 @click.option("--drop", multiple=True, metavar="PATTERN", help="Leave out tensors of these names.")
-@click.option("--residue/--no-residue", default=False, help="Keep what no row explains beside the weights.")
+@click.option(
+    "--residue/--no-residue",
+    default=None,
+    help="Keep beside the weights also what no row explains, or nothing; by default what the target has no place for.",
+)
 @click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
 @click.option("--verify", type=click.Choice(["auto", "none", "tensors", "forward"]), default="auto", show_default=True)
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)

@@ -32,11 +32,13 @@ class Config:
         return self.values[name]
 
 
-def read_config(table: Table, layout: str, raw: Json, where: str, problems: list[Problem]) -> Config:
+def read_config(
+    table: Table, layout: str, raw: Json, where: str, problems: list[Problem], remembered: Json = {}
+) -> Config:
     """The logical config of a raw config.json. What is wrong is added to `problems`.
 
-    What the layout's framework fixes is fixed; what it has no field for takes the default, and is not among the
-    `defaulted`.
+    What the layout's framework fixes is fixed; what it has no field for is as `remembered`, else the default, and is
+    not among the `defaulted`.
     """
     values: dict[str, Any] = {}
     defaulted: list[str] = []
@@ -44,7 +46,7 @@ def read_config(table: Table, layout: str, raw: Json, where: str, problems: list
     for entry in table.config.values():
         name = entry.name_in(layout)
         if entry.name in fixed or not name:
-            values[entry.name] = fixed.get(entry.name, entry.default)
+            values[entry.name] = fixed.get(entry.name, remembered.get(entry.name, entry.default))
         elif raw.get(name) is None and entry.default is not None:
             values[entry.name] = entry.default
             defaulted += [] if _is_reference(entry.default) else [entry.name]
@@ -56,7 +58,7 @@ def read_config(table: Table, layout: str, raw: Json, where: str, problems: list
     if not problems:
         values |= {n: values[n] + evaluate(e.less[layout], values) for n, e in table.config.items() if layout in e.less}
     problems += _required(table.layouts[layout], raw, where)
-    return Config(values, tuple(defaulted), _labels(raw))
+    return Config(values, tuple(defaulted), label_names(raw))
 
 
 def config_in(table: Table, layout: str, values: Json) -> dict[str, Any]:
@@ -123,7 +125,8 @@ def _required(facts: LayoutFacts, raw: Json, where: str) -> list[Problem]:
     ]
 
 
-def _labels(raw: Json) -> tuple[str, ...] | None:
+def label_names(raw: Json) -> tuple[str, ...] | None:
+    """The names of the classes in order, where a raw config gives one for each."""
     names = raw.get("id2label")
     if not isinstance(names, dict) or not all(str(i) in {str(k) for k in names} for i in range(len(names))):
         return None

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from portkit.axes import move
+from portkit.fold import fold
+from portkit.table.slots import logical_axes
 from portkit.tensors import NUMPY_DTYPES, Array, LazyTensor, TensorSpec
 
 if TYPE_CHECKING:
@@ -31,36 +33,40 @@ def restored(plan: Plan) -> list[LazyTensor]:
 
 
 def residue(plan: Plan) -> Iterator[Array]:
-    """What the residue keeps, in the order of `residue_specs`, as the source stores it."""
-    for kept in plan.kept:
-        yield _rows_of(kept, plan)
-    for tensor in _carried(plan):
+    """What the residue keeps, in the order of `residue_specs`."""
+    for tensor in _kept(plan):
         yield tensor.read()
 
 
 def residue_specs(plan: Plan) -> list[TensorSpec]:
     """The specs of the residue, without reading it."""
-    return [*(_kept_spec(kept, plan) for kept in plan.kept), *(tensor.spec for tensor in _carried(plan))]
+    return [tensor.spec for tensor in _kept(plan)]
 
 
-def _kept_spec(kept: Kept, plan: Plan) -> TensorSpec:
-    spec = plan.source.folder.container.tensors[kept.source].spec
-    shape = spec.shape if kept.rows is None else (kept.rows[1] - kept.rows[0], *spec.shape[1:])
-    return TensorSpec(kept.name, shape, spec.dtype)
+def _kept(plan: Plan) -> list[LazyTensor]:
+    """What is kept now, tensors of the model in canonical orientation, and what an earlier conversion kept."""
+    stored = plan.source.folder.container.tensors
+    logical = {**(plan.source.whole.logical() if plan.source.whole else {}), **plan.source.logical()}
+    now = [_rows_of(k, logical[k.logical] if k.logical else stored[k.source]) for k in plan.kept]
+    earlier = plan.source.folder.residue
+    return [*now, *([earlier.tensors[k.source] for k in plan.carried] if earlier else [])]
 
 
-def _carried(plan: Plan) -> list[LazyTensor]:
-    residue = plan.source.folder.residue
-    return [residue.tensors[k.source] for k in plan.carried] if residue else []
+def _rows_of(kept: Kept, tensor: LazyTensor) -> LazyTensor:
+    if kept.rows is None:
+        return tensor.renamed(kept.name)
+    first, last = kept.rows
+    spec = TensorSpec(kept.name, (last - first, *tensor.spec.shape[1:]), tensor.spec.dtype)
+    return LazyTensor(spec, lambda: np.ascontiguousarray(tensor.read()[first:last]))
 
 
-def grown(array: Array, cut: tuple[int, int], grow: tuple[int, int]) -> Array:
-    """Take rows off both ends of a table, then put zero rows there."""
+def grown(array: Array, cut: tuple[int, int], grow: tuple[int, int], front: Array | None = None) -> Array:
+    """Take rows off both ends of a table, then put rows there: those of `front`, else zeros."""
     rows = array[cut[0] : array.shape[0] - cut[1]]
     if not any(grow):
         return rows
-    front, back = (np.zeros((n, *rows.shape[1:]), rows.dtype) for n in grow)
-    return np.concatenate([front, rows, back])
+    first, last = (np.zeros((n, *rows.shape[1:]), rows.dtype) for n in grow)
+    return np.concatenate([first if front is None else front[: grow[0]].astype(rows.dtype), rows, last])
 
 
 def cast(array: Array, dtype: str) -> Array:
@@ -73,17 +79,19 @@ def cast(array: Array, dtype: str) -> Array:
 
 
 def _moved(plan: Plan, step: Move, seen: Seen) -> Array:
-    array = plan.source.folder.container.tensors[step.source].read()
+    source = plan.source
+    spare = {**source.spare.whole, **{t.name: t for t in source.spare.rows.values()}}
+    restored = step.how == "restored"
+    array = (spare[step.source] if restored else source.folder.container.tensors[step.source]).read()
     seen(step.source, array)
-    rows = grown(array, step.cut, step.grow) if any((*step.cut, *step.grow)) else array
+    if step.absorbs:
+        array = fold(array, source.logical()[step.absorbs].read()[0])
     if any((*step.cut, *step.grow)):
+        rows = grown(array, step.cut, step.grow, spare[step.front].read() if step.front else None)
         return np.ascontiguousarray(cast(rows, step.target.dtype))
-    return move(cast(rows, step.target.dtype), plan.source.axes(step.logical), step.slot.axes, plan.sizes)
-
-
-def _rows_of(kept: Kept, plan: Plan) -> Array:
-    array = plan.source.folder.container.tensors[kept.source].read()
-    return array if kept.rows is None else np.ascontiguousarray(array[kept.rows[0] : kept.rows[1]])
+    hub = source.tables.storages["logical"]
+    axes = logical_axes(step.slot, hub) if restored else source.axes(step.logical)
+    return move(cast(array, step.target.dtype), axes, step.slot.axes, plan.sizes)
 
 
 def _zeros(spec: TensorSpec) -> Array:

@@ -9,6 +9,8 @@ import numpy as np
 
 from portkit.checks import same_bits
 from portkit.errors import Problem, RefusedError
+from portkit.fold import absorbed, unfolded
+from portkit.spare import intact_folds
 from portkit.tensors import LazyTensor, TensorSpec
 
 if TYPE_CHECKING:
@@ -25,7 +27,11 @@ _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may ask of a conversion; the defaults lose nothing and invent nothing."""
+    """What a user may ask of a conversion; the defaults lose nothing and invent nothing.
+
+    `residue`: None keeps beside the weights what the target has no place for, True also what no row explains, False
+    nothing at all.
+    """
 
     to: str
     form: str | None = None
@@ -34,7 +40,7 @@ class Options:
     head_style: str = "keep"
     dtype: str | None = None
     drop: tuple[str, ...] = ()
-    residue: bool = False
+    residue: bool | None = None
     strict: bool = False
 
 
@@ -42,17 +48,20 @@ class Options:
 class Move:
     """One target tensor and where its numbers come from.
 
-    `source` is the stored name in the source, or nothing for zeros that are made. `cut` and `grow` are rows taken
-    from and put around the logical table, front and back.
+    `source` is the stored name in the source, that in its residue for what is restored, or nothing for zeros that are
+    made. `cut` and `grow` are rows taken from and put around the table, front and back; the rows in front are those
+    that the residue has under `front`, else zeros. `absorbs` is a logical table whose first row is added to each row.
     """
 
     logical: str
     source: str
     target: TensorSpec
     slot: Slot
-    how: str  # "moved", "copied" (from the tensor it is tied to) or "zeros"
+    how: str  # "moved", "copied" (from the tensor it is tied to), "restored" (from the residue) or "zeros"
     cut: tuple[int, int] = (0, 0)
     grow: tuple[int, int] = (0, 0)
+    front: str = ""
+    absorbs: str = ""
 
 
 def make_moves(
@@ -64,65 +73,107 @@ def make_moves(
     pooler: Pooler,
 ) -> list[Move]:
     """One move for every tensor of the target. Raises RefusedError listing all that cannot be filled."""
+    filler = _Filler(source, slots, config, sizes, options, pooler.origin == "synthesised")
     moves, problems = [], []
-    untied = {k for k, s in slots.items() if s.place.tied and not _is_tied(source, k, s.place.tied)}
     for logical, slot in slots.items():
-        if slot.place.absent:
-            problems += (
-                []
-                if logical.startswith("pooler.")
-                else [Problem(logical, f"{options.to} has no place for it", found=slot.place.absent)]
-            )
-        elif slot.place.tied and logical not in untied:
-            continue
-        elif logical.startswith("pooler.") and pooler.origin == "synthesised":
-            moves.append(Move(logical, "", _spec(slot, slot.name, sizes, (0, 0), options, "F32"), slot, "zeros"))
-        elif (tensor := source.stored(logical)) is None:
-            problems.append(
-                Problem(
-                    logical,
-                    "the target needs it and the source has none",
-                    hint=f"{slot.name} would be random",
-                )
-            )
-        else:
-            move = _move(source, logical, slot, tensor.spec, config, sizes, options)
-            kernel = logical.rpartition(".")[0] + ".kernel"
-            moves += [move, _overruling(move)] if slot.place.overruled_by and kernel in untied else [move]
+        found = filler.fill(logical, slot)
+        problems += [found] if isinstance(found, Problem) else []
+        moves += found if isinstance(found, list) else []
     if problems:
         raise RefusedError("the target cannot be filled from the source", problems)
     return moves
 
 
-def _move(
-    source: Checkpoint,
-    logical: str,
-    slot: Slot,
-    spec: TensorSpec,
-    config: Config,
-    sizes: Mapping[str, int],
-    options: Options,
-) -> Move:
-    how = "moved" if logical in source.anatomy.stored else "copied"
-    cut, own = source.growth(logical), slot.growth(config.values)
-    grow = own
-    if logical == POSITIONS:
-        shift = config["max_position_embeddings"] - source.config["max_position_embeddings"]
-        cut, grow = (cut[0] + max(-shift, 0), cut[1]), (grow[0] + max(shift, 0), grow[1])
-    target = _spec(slot, slot.name, sizes, own, options, spec.dtype)
-    return Move(logical, spec.name, target, slot, how, cut, grow)
+class _Filler:
+    """Finds the numbers for one target tensor after the other."""
+
+    def __init__(
+        self,
+        source: Checkpoint,
+        slots: Mapping[str, Slot],
+        config: Config,
+        sizes: Mapping[str, int],
+        options: Options,
+        synthesised: bool,  # noqa: FBT001 - a plain fact of the plan
+    ) -> None:
+        self.source, self.config, self.sizes, self.options = source, config, sizes, options
+        self.synthesised = synthesised
+        self.untied = {k for k, s in slots.items() if s.place.tied and not _is_tied(source, k, s.place.tied)}
+        self.absorbs = absorbed(slots.values())
+        self.restored = intact_folds(source, source.spare) if not self.absorbs else set()
+
+    def fill(self, logical: str, slot: Slot) -> list[Move] | Problem:
+        """The moves that fill one place of the target; none where nothing is stored there."""
+        if slot.place.absent:
+            optional = logical.startswith("pooler.") or slot.place.absorbed_by
+            where = f"{self.options.to} has no place for it"
+            return [] if optional else Problem(logical, where, found=slot.place.absent)
+        if slot.place.tied and logical not in self.untied:
+            return []
+        if not slot.name:
+            what = f"{self.options.to} always takes {slot.place.tied} in its place, and the source has numbers of its own"
+            return Problem(logical, what, hint="the two differ: with the other one this is another function")
+        if logical.startswith("pooler.") and self.synthesised:
+            return [self._made(logical, slot)]
+        if self.source.stored(logical) is None or logical in self.restored:
+            return self._not_in_the_file(logical, slot)
+        return self._moved(logical, slot)
+
+    def _not_in_the_file(self, logical: str, slot: Slot) -> list[Move] | Problem:
+        spare = self.source.spare.whole.get(logical)
+        folded = logical in unfolded(self.source.anatomy.slots)
+        if spare is not None and (logical in self.restored or not folded):
+            return [self._restored(logical, slot, spare)]
+        if folded:
+            return [self._made(logical, slot)]
+        return Problem(
+            logical, "the target needs it and the source has none", hint=f"{slot.name} would be random"
+        )
+
+    def _made(self, logical: str, slot: Slot) -> Move:
+        dtype = next(iter(self.source.logical().values())).spec.dtype
+        return Move(logical, "", self._spec(slot, (0, 0), dtype), slot, "zeros")
+
+    def _restored(self, logical: str, slot: Slot, spare: LazyTensor) -> Move:
+        own, shift = slot.growth(self.config.values), self._shift(logical)
+        spec = self._spec(slot, own, spare.spec.dtype)
+        more = own[0] + shift
+        return Move(logical, spare.name, spec, slot, "restored", (max(-more, 0), 0), (max(more, 0), own[1]))
+
+    def _shift(self, logical: str) -> int:
+        """How many more rows the target's family reserves in front of a table."""
+        rows = "max_position_embeddings"
+        return int(self.config[rows] - self.source.config[rows]) if logical == POSITIONS else 0
+
+    def _moved(self, logical: str, slot: Slot) -> list[Move]:
+        source, tensor = self.source, self.source.stored(logical)
+        assert tensor is not None
+        (front, back), own, shift = source.growth(logical), slot.growth(self.config.values), self._shift(logical)
+        more, lacking = own[0] + shift - front, shift + max(-front, 0)
+        kept = source.spare.front(logical, lacking) if 0 < lacking == more else None
+        row = self.absorbs.get(logical, "")
+        move = Move(
+            logical,
+            tensor.name,
+            self._spec(slot, own, tensor.spec.dtype),
+            slot,
+            "moved" if logical in source.anatomy.stored else "copied",
+            (max(-more, 0), back),
+            (max(more, 0), own[1]),
+            kept.name if kept else "",
+            row if source.stored(row) else "",
+        )
+        kernel = logical.rpartition(".")[0] + ".kernel"
+        return [move, _overruling(move)] if slot.place.overruled_by and kernel in self.untied else [move]
+
+    def _spec(self, slot: Slot, growth: tuple[int, int], dtype: str) -> TensorSpec:
+        asked = self.options.dtype or ("float32" if self.options.to == "burn" else None)
+        return TensorSpec(slot.name, slot.shape(self.sizes, growth), _DTYPES[asked] if asked else dtype)
 
 
 def _overruling(move: Move) -> Move:
     """The same numbers under the name that an untied model's forward pass reads."""
     return replace(move, target=replace(move.target, name=move.slot.place.overruled_by), how="copied")
-
-
-def _spec(
-    slot: Slot, name: str, sizes: Mapping[str, int], growth: tuple[int, int], options: Options, dtype: str
-) -> TensorSpec:
-    asked = options.dtype or ("float32" if options.to == "burn" else None)
-    return TensorSpec(name, slot.shape(sizes, growth), _DTYPES[asked] if asked else dtype)
 
 
 def _is_tied(source: Checkpoint, logical: str, to: str) -> bool:

@@ -5,24 +5,27 @@ Nothing is written here, and no tensor is moved; a few are read to judge ties an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from portkit.accounting import UNEXPLAINED, Kept, account
-from portkit.checkpoint import Checkpoint, facts_of, reserved_positions
-from portkit.config import Config, spelled
+from portkit.accounting import Kept, Used, account
+from portkit.checkpoint import Checkpoint, facts_of
 from portkit.errors import Problem, RefusedError, UsageError
 from portkit.layouts.base import Model
 from portkit.layouts.registry import layout_of
 from portkit.moves import POSITIONS, Move, Options, make_moves
-from portkit.pooler import Pooler, target_pooler
+from portkit.pooler import Pooler, target_pooler, was_synthesised
 from portkit.table.load import suggestion
 from portkit.table.slots import expand, sizes_of
+from portkit.target import Change, carried_config, target_config, task_with_head
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portkit.table.schema import Dialect, Table, Task
+
+
+_WITHOUT = "--task backbone converts what is below the head, and keeps the head in the residue"
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,11 @@ class Plan:
     tied: Mapping[str, str]  # stored name -> the name whose numbers it shares
     kept: tuple[Kept, ...]
     carried: tuple[Kept, ...]  # from an earlier residue, kept on
-    restored: tuple[str, ...]  # from an earlier residue, back in the layout that they came from
+    restored: tuple[str, ...]  # from an earlier residue, under their stored names, back in their own layout
     dropped: Mapping[str, str]  # stored name -> reason
     pooler: Pooler
     sizes: Mapping[str, int]
+    changes: Mapping[str, Change]  # facts that the target's framework computes otherwise
     warnings: tuple[str, ...]
 
 
@@ -50,10 +54,10 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     Raises UsageError for options that make no sense together, RefusedError listing whatever would be lost or invented.
     """
     table, task, style_notes = _restyled(source, options)
+    task, head_notes = task_with_head(source, table, task, options.to)
     dialect = _dialect(table, task, options)
     pooler = target_pooler(source, table, task, options.to, dialect, options.pooler)
-    config = _target_config(source, table, task)
-    notes = (*style_notes, *_function_changes(source, table, config, dialect, options))
+    config, changes, notes = target_config(source, table, task, dialect, options)
     slots = expand(
         table,
         source.tables.storages[options.to],
@@ -63,14 +67,21 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         pooler=pooler.present,
         dialect=dialect,
     )
-    sizes = sizes_of({k: v for k, v in table.axes.items() if k in source.sizes}, config.values)
+    letters = {letter for s in slots.values() for letter in s.row.signature.letters()}
+    sizes = sizes_of({k: v for k, v in table.axes.items() if k in letters}, config.values)
     form = _form(options)
     moves = make_moves(source, slots, config, sizes, options, pooler)
     moves = sorted(moves, key=lambda m: m.target.name)
-    accounts = account(source, [(m.source, m.logical, m.cut) for m in moves], options.drop, keep=options.residue)
-    facts = facts_of(table, task, config.values, has_pooler=pooler.present and pooler.home == "backbone")
+    used = [Used(m.source, m.logical, m.cut[0], m.absorbs) for m in moves if m.how not in ("zeros", "restored")]
+    accounts = account(source, used, options.drop, keep=options.residue, needless=_needless(source, pooler))
+    has_pooler = pooler.present and pooler.home == "backbone"
+    facts = facts_of(table, task, config.values, options.to, has_pooler=has_pooler)
     growth = slots[POSITIONS].growth(config.values) if POSITIONS in slots else (0, 0)
-    model = Model(table, task, dialect, config, facts, _widest(moves), growth, _carried(source, options.to))
+    model = Model(
+        table, task, dialect, config, facts, _widest(moves), growth, carried_config(source, options.to),
+        sum(m.target.count for m in moves if m.slot.row.group in table.prefixed),
+    )  # fmt: skip
+    carried, restored = _earlier(source, options.to, moves, accounts.kept)
     return Plan(
         source,
         options.to,
@@ -79,12 +90,39 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         tuple(moves),
         accounts.tied,
         accounts.kept,
-        *_earlier(source, options.to),
+        carried,
+        restored,
         accounts.dropped,
         pooler,
         sizes,
-        notes,
+        changes,
+        (*style_notes, *head_notes, *notes, *_made_notes(moves, growth[0])),
     )
+
+
+def _needless(source: Checkpoint, pooler: Pooler) -> dict[str, str]:
+    """Zeros that an earlier conversion wrote because that layout cannot go without a pooler are not kept."""
+    if pooler.present or not was_synthesised(source):
+        return {}
+    why = "zeros that stood for a pooler where there was none"
+    return {"pooler.kernel": why, "pooler.bias": why}
+
+
+def _made_notes(moves: list[Move], added: int) -> tuple[str, ...]:
+    """What the target holds that no file said: zeros in the place of what another layout has no place for."""
+    notes = [
+        f"{m.logical} is made of zeros: the source has it folded into another table" for m in moves
+        if m.how == "zeros" and not m.logical.startswith("pooler.")
+    ]  # fmt: skip
+    notes += [
+        f"{m.logical}: its first {m.grow[0]} rows, which no token reads, are made of zeros" for m in moves
+        if m.logical == POSITIONS and m.grow[0] > max(added, 0) and not m.front
+    ]  # fmt: skip
+    return tuple(notes)
+
+
+def _classes(table: Table, layout: str) -> str:
+    return ", ".join(t.classes[layout] for t in table.tasks.values() if layout in t.classes) or "another family"
 
 
 def _restyled(source: Checkpoint, options: Options) -> tuple[Table, Task, tuple[str, ...]]:
@@ -110,7 +148,7 @@ def _dialect(table: Table, task: Task, options: Options) -> Dialect | None:
     if options.to not in task.classes:
         raise RefusedError(
             "the target cannot hold the model",
-            [Problem(f"--to {options.to}", f"has no class for {task.name}")],
+            [Problem(f"--to {options.to}", f"has no class for {task.name}", _classes(table, options.to), hint=_WITHOUT)],
         )
     if options.dialect is None:
         return None
@@ -142,47 +180,6 @@ def _dialect(table: Table, task: Task, options: Options) -> Dialect | None:
     return dialect
 
 
-def _target_config(source: Checkpoint, table: Table, task: Task) -> Config:
-    """The same config in the target family's words: only the reserved position rows differ."""
-    values = dict(source.config.values)
-    rows = (
-        values["max_position_embeddings"] - reserved_positions(source.anatomy.table, values)
-        if "max_position_embeddings" in values
-        else 0
-    )
-    if table.family != source.anatomy.table.family and rows:
-        values["max_position_embeddings"] = rows + reserved_positions(table, values)
-    return replace(source.config, values=values)
-
-
-def _function_changes(
-    source: Checkpoint, table: Table, config: Config, dialect: Dialect | None, options: Options
-) -> tuple[str, ...]:
-    """Facts that the target fixes otherwise, or cannot express at all."""
-    notes, problems = [], []
-    for name, values in table.values.items():
-        said = str(config[name])
-        if said not in values:
-            if options.to != source.anatomy.layout:
-                problems.append(
-                    Problem(f"config.json {name}", f"{options.to} cannot compute {said!r}", ", ".join(values))
-                )
-        elif spelled(table, name, options.to, said) is None:
-            problems.append(Problem(f"config.json {name}", f"{options.to} has no word for {said!r}"))
-    for name, value in (dialect.fixed if dialect else {}).items():
-        if config[name] != value:
-            text = f"{options.dialect} always computes {name} {value}, the source has {config[name]}: another function"
-            notes.append(text)
-            problems += (
-                [Problem(f"--dialect {options.dialect}", text, hint="without --strict this is a warning")]
-                if options.strict
-                else []
-            )
-    if problems:
-        raise RefusedError("the target computes another function", problems)
-    return tuple(notes)
-
-
 def _form(options: Options) -> str:
     forms = layout_of(options.to).formats
     if options.form is not None and options.form not in forms:
@@ -204,25 +201,23 @@ def _widest(moves: list[Move]) -> str:
     return min((m.target.dtype for m in moves), key=order.index)
 
 
-def _carried(source: Checkpoint, layout: str) -> Mapping[str, object]:
-    """The config.json that this layout had before, here or in an earlier conversion."""
-    if source.anatomy.layout == layout:
-        return source.folder.config
-    configs = source.folder.record.get("configs", {})
-    found = configs.get(layout, {}) if isinstance(configs, dict) else {}
-    return found if isinstance(found, dict) else {}
-
-
-def _earlier(source: Checkpoint, layout: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
-    """What an earlier conversion kept: carried on, or restored where the target is the layout that it came from."""
+def _earlier(
+    source: Checkpoint, layout: str, moves: list[Move], kept: tuple[Kept, ...]
+) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
+    """What an earlier conversion kept: back in the model, back under its stored name, or carried on."""
     if source.folder.residue is None:
         return (), ()
     said = source.folder.record.get("kept", [])
     known = {str(k.get("name")): k for k in said if isinstance(k, dict)} if isinstance(said, list) else {}
-    homes = {n: str(known.get(n, {}).get("layout", "")) for n in source.folder.residue.tensors}
-    # What a row explains, such as a pooler, is carried on: written back, it would contradict the model's own config.
-    whole = {n for n in homes if known.get(n, {}).get("reason") == UNEXPLAINED}
-    restored = tuple(n for n, home in homes.items() if home == layout and n in whole)
-    reasons = {n: str(known.get(n, {}).get("reason", "kept by an earlier conversion")) for n in homes}
-    carried = tuple(Kept(n, reasons[n], layout=home) for n, home in homes.items() if n not in restored)
-    return carried, restored
+    foreign = source.spare.foreign
+    restored = tuple(n for n, home in foreign.items() if home == layout)
+    back = {m.source for m in moves if m.how == "restored"} | {m.front for m in moves} | set(restored)
+    again = {k.name for k in kept}
+    carried = []
+    for name in source.folder.residue.tensors:
+        if name not in back and name not in again:
+            entry = known.get(name, {})
+            reason = str(entry.get("reason", "kept by an earlier conversion"))
+            logical = "" if name in foreign else name
+            carried.append(Kept(name, reason, layout=str(entry.get("layout", "")), logical=logical))
+    return tuple(carried), restored

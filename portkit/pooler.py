@@ -34,13 +34,24 @@ class Pooler:
 
 def inspect_pooler(checkpoint: Checkpoint) -> Pooler:
     """Look at the pooler's numbers. Reads two tensors of [hidden, hidden] and [hidden]."""
-    tensors = checkpoint.logical()
+    tensors = {**checkpoint.spare.whole, **checkpoint.logical()}
     if "pooler.kernel" not in tensors:
         return Pooler(False, evidence="the file has no pooler tensors")
+    if "pooler.kernel" not in checkpoint.anatomy.slots or checkpoint.stored("pooler.kernel") is None:
+        return Pooler(False, "backbone", "residue", evidence="kept in the residue beside the weights")
     home = "head" if checkpoint.anatomy.task.pooler == "head" else "backbone"
     spread = float(checkpoint.config.values.get("initializer_range") or 0.02)
     trained, evidence = _judge(tensors["pooler.kernel"], tensors.get("pooler.bias"), spread)
     return Pooler(True, home, "source", trained, evidence)
+
+
+def was_synthesised(checkpoint: Checkpoint) -> bool:
+    """Whether an earlier conversion made the pooler that stands here, and nobody has trained it since. Reads it."""
+    target = checkpoint.folder.record.get("target")
+    said = target.get("pooler") if isinstance(target, dict) else None
+    made = isinstance(said, dict) and said.get("origin") == "synthesised"
+    pooler = [checkpoint.stored(n) for n in ("pooler.kernel", "pooler.bias")]
+    return made and not any(t is not None and t.read().any() for t in pooler)
 
 
 def _judge(kernel: LazyTensor, bias: LazyTensor | None, spread: float) -> tuple[bool, str]:
@@ -60,19 +71,38 @@ def target_pooler(
 ) -> Pooler:
     """What the target gets. Raises RefusedError where the policy cannot be met."""
     found = inspect_pooler(checkpoint)
-    spare = table.layouts[layout].spare_pooler
+    if found.origin == "residue":
+        found = replace(found, present=True)
+    spare, needed = table.layouts[layout].spare_pooler, table.layouts[layout].needs_pooler
+    if was_synthesised(checkpoint) and not needed:
+        found = Pooler(False, evidence="zeros that stood for a pooler where there was none")
     lacks = _no_place(table, task, layout, dialect)
     if policy == "require" and not found.present:
         raise _refused("--pooler require", "the source has no pooler", found.evidence)
     if task.pooler in ("read", "head"):
         return _read_pooler(found, task, policy, lacks)
+    if policy == "drop" and needed:
+        raise _refused("--pooler drop", f"{table.family} in {layout} always has a pooler", "--pooler synthesize: zeros")
     if policy == "drop" or (task.pooler == "unread" and spare is not True) or lacks:
         if policy in ("require", "synthesize"):
             raise _refused(f"--pooler {policy}", "the target has no place for a pooler", lacks or str(spare))
         return Pooler(False, evidence=lacks or (str(spare) if spare is not True else "dropped on request"))
-    if policy == "synthesize" and not found.present:
-        return Pooler(True, "backbone", "synthesised", False, "zeros: the pooled output is exactly 0, and no feature")
+    if not found.present and (policy == "synthesize" or needed):
+        return _synthesised(table, task, layout, policy)
     return found
+
+
+def _synthesised(table: Table, task: Task, layout: str, policy: str) -> Pooler:
+    """Zeros, where they are asked for, and under a head that never reads them in a layout that cannot go without."""
+    zeros = "zeros: the pooled output is exactly 0, and no feature"
+    if policy == "synthesize":
+        return Pooler(True, "backbone", "synthesised", False, zeros)
+    if task.pooler == "unread":
+        why = f"{zeros}; {layout} cannot go without a pooler, and the head of {task.name} never reads it"
+        return Pooler(True, "backbone", "synthesised", False, why)
+    hint = "--pooler synthesize writes zeros: a pooled output of exactly 0, marked in the record"
+    problem = Problem("--pooler keep", f"{table.family} in {layout} always has a pooler, and the source has none", hint=hint)
+    raise RefusedError("the target needs a pooler", [problem])
 
 
 def _read_pooler(found: Pooler, task: Task, policy: str, lacks: str) -> Pooler:
@@ -87,8 +117,7 @@ def _read_pooler(found: Pooler, task: Task, policy: str, lacks: str) -> Pooler:
 
 def _no_place(table: Table, task: Task, layout: str, dialect: Dialect | None) -> str:
     columns = dialect.columns.get("pooler", {}) if dialect else {}
-    groups = (*task.groups, "pooler")
-    rows = [r for r in table.rows_of(groups) if r.name == "pooler"]
+    rows = [r for g in (task.groups, ("pooler",)) for r in table.rows_of(g) if r.name == "pooler"]
     places = columns.get(layout) or (rows[0].places.get(layout, {}) if rows else {})
     return next(
         (p.absent for p in places.values() if p.absent),

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from portkit.checkpoint import Checkpoint
     from portkit.plan import Plan
 
+def original_facts(plan: Plan) -> dict[str, Any]:
+    """The facts of the first checkpoint on the way: what the target's framework fixes, as the source had it."""
+    values = {**plan.model.config.values, **{n: c.source for n, c in plan.changes.items()}}
+    return {n: v for n, v in values.items() if n in plan.model.table.config}
+
+
 VERSION = 1  # of the record's own form
 
 
@@ -62,8 +68,13 @@ def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
 
 
-def make_record(plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd: tuple[str, ...]) -> dict[str, Any]:
-    """The record of one conversion. `proofs` are the verdicts, `odd` warnings about numbers seen on the way."""
+def make_record(
+    plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd: tuple[str, ...], weights: dict[str, str]
+) -> dict[str, Any]:
+    """The record of one conversion. `proofs` are the verdicts, `odd` warnings about numbers seen on the way.
+
+    `weights` are the digests of the written weight files, or nothing where no fact hangs on them.
+    """
     source, model = plan.source, plan.model
     configs = source.folder.record.get("configs")
     return {
@@ -93,10 +104,20 @@ def make_record(plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd:
         ],
         "tied": dict(plan.tied),
         "kept": [
-            {"name": k.name, "source": k.source, "layout": k.layout or source.anatomy.layout, "reason": k.reason}
+            {
+                "name": k.name,
+                "source": k.source,
+                "layout": k.layout or source.anatomy.layout,
+                "logical": bool(k.logical),
+                "reason": k.reason,
+            }
             for k in (*plan.kept, *plan.carried)
         ],
         "restored": list(plan.restored),
+        "changes": {n: asdict(c) for n, c in plan.changes.items()},
+        "original": original_facts(plan),
+        "weights": weights,
+        "head": source.anatomy.whole.task.name if source.anatomy.whole else source.spare.task,
         "dropped": dict(plan.dropped),
         "files": list(files),
         "warnings": [*warnings_of(source), *plan.warnings, *odd],

@@ -59,7 +59,8 @@ def small_facts(family: str = "bert", task: str = "model", **changes: object) ->
         pad_token_id=0 if bert else 1,
         has_pooler=task in ("model", "pre_training", "next_sentence", "multiple_choice") or (sentence_head and bert),
     )
-    return replace(facts, **changes)
+    facts = replace(facts, **changes)
+    return facts if "lm_head_eps" in changes else replace(facts, lm_head_eps=facts.layer_norm_eps)
 
 
 def class_name(facts: Facts) -> str:

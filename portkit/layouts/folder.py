@@ -49,6 +49,11 @@ class Folder:
     residue: Container | None
     notes: tuple[str, ...]
 
+    def weights_files(self) -> tuple[Path, ...]:
+        """The files that hold the weights, a Keras task's own and shards among them."""
+        names = {t.file for t in self.container.tensors.values() if t.file}
+        return (self.weights, *(self.weights.parent / n for n in sorted(names - {self.weights.name})))
+
 
 def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folder:
     """Open a folder, or one weight file with what lies beside it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from portkit.checkpoint import Checkpoint, open_checkpoint
+from portkit.common import in_common
 from portkit.execute import cast
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from portkit.plan import Plan
     from portkit.tensors import Array, LazyTensor
-
-_POSITIONS = "embeddings.position.table"
 
 
 @dataclass(frozen=True)
@@ -54,26 +53,26 @@ def prove_tensors(plan: Plan, written: Path, mappings: tuple[Path, ...] = ()) ->
     target = open_checkpoint(
         written, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings
     )
-    theirs, ours = target.logical(), plan.source.logical()
+    source = with_spares(plan)
+    common = in_common(source, target)
     made = {m.logical for m in plan.moves if m.how == "zeros"}
-    wanted = [name for name in theirs if name not in made]
+    pairs = {n: pair for n, pair in common.pairs.items() if n not in made}
     dtypes = {m.logical: m.target.dtype for m in plan.moves}
-    differing = tuple(
-        n for n in wanted if n not in ours or not _equal(ours[n], theirs[n], _shift(plan.source, target, n))
-    )
-    casts = sum(ours[n].spec.dtype != dtypes.get(n, ours[n].spec.dtype) for n in wanted if n in ours)
-    return TensorVerdict(len(wanted), len({m.logical for m in plan.moves} - made | set(wanted)), casts, differing)
+    differing = tuple(n for n, (ours, theirs) in pairs.items() if not _equal(ours, theirs))
+    strange = tuple(n for n in common.only_second if n in target.anatomy.stored and n not in made)
+    casts = sum(ours.spec.dtype != dtypes.get(n, ours.spec.dtype) for n, (ours, _) in pairs.items())
+    expected = {m.logical for m in plan.moves if m.logical in target.anatomy.slots} - made | set(pairs)
+    return TensorVerdict(len(pairs), len(expected), casts, (*differing, *strange))
 
 
-def _shift(source: Checkpoint, target: Checkpoint, name: str) -> int:
-    """How many more rows the target's position table has in front, because its family reserves more."""
-    rows = "max_position_embeddings"
-    return int(target.config[rows]) - int(source.config[rows]) if name == _POSITIONS else 0
+def with_spares(plan: Plan) -> Checkpoint:
+    """The source with the tensors that the plan takes out of its residue; what it had folded is unfolded by them."""
+    restored = {m.logical for m in plan.moves if m.how == "restored"}
+    return plan.source.completed(restored) if restored else plan.source
 
 
-def _equal(ours: LazyTensor, theirs: LazyTensor, shift: int) -> bool:
+def _equal(ours: LazyTensor, theirs: LazyTensor) -> bool:
     source, target = ours.read(), theirs.read()
-    source, target = source[max(-shift, 0) :], target[max(shift, 0) :]
     return source.shape == target.shape and _same(cast(source, theirs.spec.dtype), target)
 
 

@@ -1,0 +1,88 @@
+"""What an earlier conversion kept beside the weights, as far as it can go back into a model.
+
+A residue holds tensors of the model under their logical names, whole or some rows (`embeddings.position.table[0:2]`),
+and tensors that no row explains under their stored names. The first kind goes back wherever a layout has a place for
+it, the second only into the layout that it came from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portkit.fold import absorbed, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from portkit.checkpoint import Checkpoint
+    from portkit.layouts.folder import Folder
+    from portkit.tensors import Array, LazyTensor
+
+_ROWS = re.compile(r"(.+)\[(\d{1,9}):(\d{1,9})\]")
+
+
+@dataclass(frozen=True)
+class Spare:
+    """Logical tensors of a residue, in canonical orientation.
+
+    `whole` are entire tensors, `rows` the first rows of tables; `foreign` maps the stored name of a tensor that no row
+    explains to the layout that it came from; `task` is the one whose head was kept aside.
+    """
+
+    whole: Mapping[str, LazyTensor] = field(default_factory=dict)
+    rows: Mapping[str, LazyTensor] = field(default_factory=dict)
+    foreign: Mapping[str, str] = field(default_factory=dict)
+    task: str = ""
+
+    def front(self, logical: str, count: int) -> LazyTensor | None:
+        """The tensor that holds the first `count` rows of a table; None where nothing does."""
+        for tensor in (self.whole.get(logical), self.rows.get(logical)):
+            if tensor is not None and len(tensor.spec.shape) == 2 and tensor.spec.shape[0] >= count:
+                return tensor
+        return None
+
+
+def spare_of(folder: Folder) -> Spare:
+    """What the residue beside some weights holds. The record says which names are logical."""
+    if folder.residue is None:
+        return Spare()
+    said = {str(k.get("name")): k for k in _dicts(folder.record.get("kept"))}
+    whole, rows, foreign = {}, {}, {}
+    for name, tensor in folder.residue.tensors.items():
+        entry = said.get(name, {})
+        part = _ROWS.fullmatch(name)
+        if not entry.get("logical"):
+            foreign[name] = str(entry.get("layout", ""))
+        elif part is None:
+            whole[name] = tensor
+        elif part[2] == "0":
+            rows[part[1]] = tensor
+    return Spare(whole, rows, foreign, str(folder.record.get("head", "")))
+
+
+def intact_folds(source: Checkpoint, spare: Spare) -> set[str]:
+    """Tables whose stored rows are still, bit for bit, what folding the spare tensors gives, with what they absorbed.
+
+    Reads the stored table and the two spare ones. Where someone trained on after the conversion, nothing is intact.
+    """
+    intact: set[str] = set()
+    for table, row in absorbed(source.anatomy.slots.values()).items():
+        stored, originals = source.stored(table), (spare.whole.get(table), spare.whole.get(row))
+        if stored is None or originals[0] is None or originals[1] is None:
+            continue
+        first = max(-source.growth(table)[0], 0)
+        if _same(fold(originals[0].read()[first:], originals[1].read()[0]), stored.read()):
+            intact |= {table, row}
+    return intact
+
+
+def _same(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and np.ascontiguousarray(a).tobytes() == b.tobytes()
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

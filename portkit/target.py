@@ -1,0 +1,114 @@
+"""What the target of a conversion computes: its task, its config, and the facts that its framework changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from portkit.checkpoint import reserved_positions
+from portkit.config import Config, config_in, spelled
+from portkit.errors import Problem, RefusedError
+from portkit.memory import labels, overruled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from portkit.checkpoint import Checkpoint
+    from portkit.moves import Options
+    from portkit.table.schema import Dialect, Table, Task
+
+
+@dataclass(frozen=True)
+class Change:
+    """A fact that decides the function, as the source has it and as the target's framework has it."""
+
+    source: object
+    target: object
+
+
+def task_with_head(source: Checkpoint, table: Table, task: Task, layout: str) -> tuple[Task, tuple[str, ...]]:
+    """The task of the target: one whose head comes back from the residue, where an earlier conversion kept a whole one."""
+    wanted = table.tasks.get(source.spare.task)
+    if wanted is None or not task.bare or wanted.bare or layout not in wanted.classes:
+        return task, ()
+    places = {f"{row.name}.{part}": p for row in table.rows_of(wanted.groups) for part, p in row.places[layout].items()}
+    own = [n for n, p in places.items() if "{" not in n and p.name and not p.tied and n not in source.anatomy.slots]
+    if not own or not all(n in source.spare.whole for n in own):
+        return task, ()
+    return wanted, (f"the head of {wanted.name} comes back from the residue",)
+
+
+def target_config(
+    source: Checkpoint, table: Table, task: Task, dialect: Dialect | None, options: Options
+) -> tuple[Config, dict[str, Change], tuple[str, ...]]:
+    """The target's config, the facts that change, and what is to be said about them.
+
+    Facts that the source's own framework fixes are those of the original again, where the weights are still the ones
+    that were recorded with them. Raises RefusedError for a value that the target cannot express, and with
+    `options.strict` for every change.
+    """
+    original = overruled(source.folder, source.anatomy.table, source.anatomy.layout)
+    wanted = {**source.config.values, **_labels_again(source, task), **original}
+    wanted |= _rows(source, table, wanted)
+    values = config_in(table, options.to, wanted)
+    fields = [f for f in table.config.values() if f.use == "function" and (not f.head or f.head in task.groups)]
+    changes = {f.name: Change(wanted[f.name], values[f.name]) for f in fields if wanted[f.name] != values[f.name]}
+    for name, value in (dialect.fixed if dialect else {}).items():
+        if values[name] != value:
+            changes[name] = Change(values[name], value)
+    whose = f"dialect {dialect.name}" if dialect and dialect.fixed else options.to
+    texts = {n: f"{whose} always computes {n} {c.target}, the source has {c.source}" for n, c in changes.items()}
+    problems = _inexpressible(source, table, values, options.to)
+    hint = "without --strict this is a warning, and the size of the difference is measured"
+    problems += [Problem(f"--strict {n}", text, hint=hint) for n, text in texts.items() if options.strict]
+    if problems:
+        raise RefusedError("the target computes another function", problems)
+    config = replace(source.config, values=values, labels=source.config.labels or labels(source.folder))
+    return config, changes, (*_original_notes(source, original), *(f"{t}: another function" for t in texts.values()))
+
+
+def carried_config(source: Checkpoint, layout: str) -> Mapping[str, Any]:
+    """The config.json that this layout had before, here or in an earlier conversion."""
+    if source.anatomy.layout == layout:
+        return source.folder.config
+    configs = source.folder.record.get("configs", {})
+    found = configs.get(layout, {}) if isinstance(configs, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _labels_again(source: Checkpoint, task: Task) -> dict[str, Any]:
+    """The number of labels of a head that comes back from the residue, where it is a matter of the head."""
+    letters = [letter for letter, field in source.anatomy.table.axes.items() if field == "num_labels"]
+    rows = source.anatomy.table.rows_of(task.groups)
+    heads = [f"{r.name}.kernel" for r in rows if set(r.signature.outputs) & set(letters)]
+    kernels = [source.spare.whole[n] for n in heads if n in source.spare.whole]
+    return {"num_labels": kernels[0].spec.shape[-1]} if kernels and source.anatomy.task.bare else {}
+
+
+def _rows(source: Checkpoint, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Another family reserves other rows of the position table; the usable ones stay."""
+    name = "max_position_embeddings"
+    if table.family == source.anatomy.table.family or name not in values:
+        return {}
+    return {name: values[name] - reserved_positions(source.anatomy.table, values) + reserved_positions(table, values)}
+
+
+def _inexpressible(source: Checkpoint, table: Table, values: Mapping[str, Any], layout: str) -> list[Problem]:
+    problems = []
+    for name, known in table.values.items():
+        said, has_field = str(values[name]), bool(table.config[name].name_in(layout))
+        if name in table.layouts[layout].fixed or not has_field:
+            continue
+        if said not in known:
+            if layout != source.anatomy.layout:
+                problems.append(Problem(f"config.json {name}", f"{layout} cannot compute {said!r}", ", ".join(known)))
+        elif spelled(table, name, layout, said) is None:
+            problems.append(Problem(f"config.json {name}", f"{layout} has no word for {said!r}"))
+    return problems
+
+
+def _original_notes(source: Checkpoint, original: Mapping[str, Any]) -> tuple[str, ...]:
+    changed = [f"{n} {v}" for n, v in original.items() if source.config[n] != v]
+    if not changed:
+        return ()
+    return (f"{source.anatomy.layout} fixes what the original had otherwise; the record restores {', '.join(changed)}",)
