@@ -116,7 +116,7 @@ class Grammar:
         return MapOf(FIELDS.get(field, KEY), lambda _: Keys(dict.fromkeys(self.layouts, ListOf(FILLED, 1))))
 
     def _facts(self) -> Rule:
-        worded = (k for k in self._keys("values") if {*self._keys("values", k)} <= {*ACTIVATIONS})
+        worded = (k for k in self._keys("values") if {*self._keys("values", k)} & {*ACTIVATIONS})
         facts: dict[str, Rule] = {
             "position_scheme": OneOf("position scheme", POSITION_SCHEMES),
             "reserved_positions": Either((self._expression, WHOLE)),

@@ -205,9 +205,8 @@ def nearest(word: str, known: Collection[str]) -> str:
 
 def unknown(where: str, noun: str, word: object, known: Collection[str]) -> Problem:
     """The problem that a word is no known one."""
-    return Problem(
-        where, f"unknown {noun}", _listed(known, str(word)[:_SHOWN]), shown(word), nearest(str(word)[:_SHOWN], known)
-    )
+    text = word[:_SHOWN] if isinstance(word, str) else ""
+    return Problem(where, f"unknown {noun}", _listed(known, text), shown(word), nearest(text, known))
 
 
 def _listed(known: Collection[str], word: str) -> str:
