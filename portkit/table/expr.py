@@ -24,10 +24,13 @@ def evaluate(expression: str | int, config: Mapping[str, object]) -> int:
 
 
 def _quotient(term: str, config: Mapping[str, object]) -> int:
-    value, *divisors = (_value(word, config) for word in operands(term))
-    for divisor in divisors:
+    first, *others = operands(term)
+    value = _value(first, config)
+    for word in others:
+        divisor = _value(word, config)
         if divisor <= 0 or value % divisor:
-            raise _wrong(term, "a division without remainder", f"{value} / {divisor}")
+            found, hint = f"{value} / {divisor}", f"{word} must divide {first}"
+            raise _wrong(term, "a division without remainder", found, hint)
         value //= divisor
     return value
 
@@ -41,5 +44,5 @@ def _value(word: str, config: Mapping[str, object]) -> int:
     return value
 
 
-def _wrong(where: str, expected: str, found: str) -> TableError:
-    return TableError("the config does not fit the table", [Problem(where, "no usable value", expected, found)])
+def _wrong(where: str, expected: str, found: str, hint: str = "") -> TableError:
+    return TableError("the config does not fit the table", [Problem(where, "no usable value", expected, found, hint)])
