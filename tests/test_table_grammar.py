@@ -46,8 +46,8 @@ WRONG_TYPES = [
     ("task.model = 3", "[task] model", TABLE, "3"),
     ("task.model.rows = 'backbone'", "[task.model] rows", "a list that is not empty", "'backbone'"),
     ("task.model.bare = 1", "[task.model] bare", "true or false", "1"),
-    ("task.model.hf = ['BertModel']", "[task.model] hf", TEXT, "a list"),
-    ("hf.model_type = 1979-05-27", "[hf] model_type", TEXT, "1979-05-27"),
+    ("task.model.hf = ['BertModel']", "[task.model] hf", "text", "a list"),
+    ("hf.model_type = 1979-05-27", "[hf] model_type", "text", "1979-05-27"),
     ("hf.prefix = false", "[hf] prefix", "text", "false"),
     ("hf.ignore = ['a']", "[hf] ignore", TABLE, "a list"),
     ("hf.ignore.pos = 3", "[hf.ignore] pos", "a reason, as text", "3"),
@@ -194,6 +194,13 @@ def test_part_that_is_taken_out_can_be_said_anew():
     )
     tables = make_tables(SHIPPED["layouts"], [*files(), (mine, "mine.toml")])
     assert tables.families["mine"].facts["lm_head_act"] == "relu"
+
+
+def test_empty_class_takes_a_task_out_of_a_layout():
+    mine = tomllib.loads('family = "mine"\nextends = "bert"\ntask.masked_lm.burn = ""')
+    tables = make_tables(SHIPPED["layouts"], [*files(), (mine, "mine.toml")])
+    assert tables.families["mine"].tasks["masked_lm"].classes["hf"] == "BertForMaskedLM"
+    assert "burn" not in tables.families["mine"].tasks["masked_lm"].classes
 
 
 def test_layouts_are_checked_too():

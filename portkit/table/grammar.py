@@ -161,7 +161,7 @@ class Grammar:
             "head_style": OneOf("head style", HEAD_STYLES),
             "bare": FLAG,
         }
-        return Keys({**said, **dict.fromkeys(self.layouts, FILLED)}, ("rows", "pooler"))
+        return Keys({**said, **dict.fromkeys(self.layouts, TEXT)}, ("rows", "pooler"))
 
     def _dialect(self, name: str) -> Rule:
         layout = self._at("dialect", name, "layout")
@@ -231,7 +231,7 @@ def _by_kind(rule: Rule, *, whole: bool) -> dict[str, Rule]:
 def _layout_rule() -> Rule:
     """What a family says of one layout."""
     said: dict[str, Rule] = {
-        "model_type": FILLED,
+        "model_type": TEXT,
         "prefix": TEXT,
         "spare_pooler": Either((YES, REASON)),
         "require": MapOf(KEY, lambda _: JSON),

@@ -193,7 +193,7 @@ def _values(raw: Toml) -> dict[str, dict[str, dict[str, tuple[str, ...]]]]:
 
 
 def _task(name: str, entry: Toml, layouts: list[str]) -> Task:
-    classes = {k: entry[k] for k in layouts if k in entry}
+    classes = {k: entry[k] for k in layouts if entry.get(k)}  # empty: not the base's class either
     return Task(name, tuple(entry["rows"]), entry["pooler"], entry.get("head_style"), classes, entry.get("bare", False))
 
 
