@@ -11,21 +11,14 @@ import numpy as np
 from portkit.anatomy import Anatomy, identify
 from portkit.axes import Axes, flip, move, shape_of
 from portkit.candidates import Wanted
-from portkit.checks import (
-    config_problems,
-    dtype_problems,
-    inferred_fields,
-    label_count,
-    shape_problems,
-    sizes_or_problems,
-    twin_problems,
-)
+from portkit.checks import dtype_problems, label_count, twin_problems
 from portkit.config import Config, read_config
 from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError
 from portkit.facts import Facts
 from portkit.layouts.folder import Folder, open_folder
 from portkit.layouts.registry import layout_of
 from portkit.memory import without_field
+from portkit.sizes import inferred_fields, sizes_or_problems
 from portkit.spare import Spare, spare_of
 from portkit.table.expr import evaluate
 from portkit.table.load import load_tables
@@ -170,9 +163,7 @@ def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     config = read_config(anatomy.table, anatomy.layout, raw, where, problems, known)
     _raise(problems, "config.json cannot be used")
     config = replace(config, values={**config.values, "num_labels": label_count(folder.container, anatomy)})
-    sizes, problems = sizes_or_problems(anatomy, config, where)
-    problems += config_problems(anatomy, config, where)
-    problems += shape_problems(folder.container, anatomy, config, sizes, where)
+    sizes, problems = sizes_or_problems(folder.container, anatomy, config, where)
     _raise(problems, "config.json and weights contradict each other")
     _raise(
         dtype_problems(folder.container, anatomy),

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.errors import Problem, TableError
-from portkit.table.slots import Slot, sizes_of
+from portkit.errors import Problem
 from portkit.tensors import FLOATS, LazyTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from portkit.anatomy import Anatomy
-    from portkit.config import Config
     from portkit.formats.container import Container
 
 _LABELS = "num_labels"
@@ -30,96 +25,6 @@ def label_count(container: Container, anatomy: Anatomy) -> int | None:
         if dims and stored and len(container.tensors[stored].spec.shape) == len(slot.axes):
             return container.tensors[stored].spec.shape[dims[0]]
     return None
-
-
-def inferred_fields(container: Container, anatomy: Anatomy) -> dict[str, int]:
-    """Config fields, in the layout's words, that names and shapes decide: for files that come without a config."""
-    table, layout = anatomy.table, anatomy.layout
-    layers = next((f for f in table.repeat.values() if isinstance(f, str)), "")
-    found = {layers: anatomy.layers}
-    for logical, stored in anatomy.stored.items():
-        slot = anatomy.slots[logical]
-        shape = container.tensors[stored].spec.shape
-        if len(shape) == len(slot.axes):
-            for group, size in zip(slot.axes, shape, strict=True):
-                found |= {table.axes[letter]: size for _, letter in group if len(group) == 1 and letter in table.axes}
-    return {e.name_in(layout): found[n] for n, e in table.config.items() if n in found and e.name_in(layout)}
-
-
-def sizes_or_problems(anatomy: Anatomy, config: Config, where: str) -> tuple[dict[str, int], list[Problem]]:
-    """The size of every letter, or why the config gives none."""
-    letters = {a for s in anatomy.slots.values() for a in s.row.signature.letters()}
-    table = anatomy.table
-    try:
-        return sizes_of({k: v for k, v in table.axes.items() if k in letters}, config.values), []
-    except TableError as e:
-        return {}, [Problem(f"{where} {p.where}", p.what, p.expected, p.found) for p in e.problems]
-
-
-def config_problems(anatomy: Anatomy, config: Config, where: str) -> list[Problem]:
-    """Contradictions between the config and the names."""
-    said = config["num_hidden_layers"]
-    if said == anatomy.layers:
-        return []
-    return [Problem(f"{where} num_hidden_layers", "contradicts the weights", str(said), f"{anatomy.layers} layers")]
-
-
-def shape_problems(
-    container: Container, anatomy: Anatomy, config: Config, sizes: Mapping[str, int], where: str
-) -> list[Problem]:
-    """Every tensor whose stored shape is not the one that config and table give, by the config field at fault."""
-    if not sizes:
-        return []
-    by_field: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    problems = []
-    for logical, stored in anatomy.stored.items():
-        slot = anatomy.slots[logical]
-        expected = slot.shape(sizes, slot.growth(config.values))
-        for name in (stored, *anatomy.twins.get(logical, ())):
-            tensor = container.tensors[name]
-            if tensor.spec.shape == expected:
-                continue
-            faults = _faults(anatomy, slot, tensor.spec.shape, expected)
-            if not faults:
-                problems.append(_misfit(name, slot, tensor, expected, anatomy))
-            for fault in faults:
-                by_field[fault].append(name)
-    return problems + [
-        Problem(
-            f"{where} {field}",
-            "contradicts the weights",
-            said,
-            f"{found} in {len(names)} tensors, such as {names[0]}",
-        )
-        for (field, said, found), names in by_field.items()
-    ]
-
-
-def _faults(
-    anatomy: Anatomy, slot: Slot, found: tuple[int, ...], expected: tuple[int, ...]
-) -> list[tuple[str, str, str]]:
-    """The config fields that would explain a wrong shape; none where the shape is wrong in another way."""
-    if len(found) != len(expected):
-        return []
-    faults = []
-    for group, size, said in zip(slot.axes, found, expected, strict=True):
-        if size != said and len(group) == 1 and not group[0][1].isdigit():
-            faults.append((anatomy.table.axes[group[0][1]], str(said), str(size)))
-        elif size != said and len(group) == 1:
-            return []
-    return faults if sorted(found) != sorted(expected) else []
-
-
-def _misfit(name: str, slot: Slot, tensor: LazyTensor, expected: tuple[int, ...], anatomy: Anatomy) -> Problem:
-    turned = tensor.spec.shape == expected[::-1]
-    hint = f"transposed: is it stored in another layout's orientation than {anatomy.layout}'s?" if turned else ""
-    return Problem(
-        name,
-        f"shape does not fit {anatomy.table.source} {slot.row.address}",
-        str(expected),
-        str(tensor.spec.shape),
-        hint,
-    )
 
 
 def dtype_problems(container: Container, anatomy: Anatomy) -> list[Problem]:

@@ -225,7 +225,7 @@ def test_mappings_check(tmp_path):
     good.write_text('family = "mine"\nextends = "bert"\n', encoding="utf-8")
     bad.write_text('family = "mine"\nextends = "bert"\nabuot = ""\n', encoding="utf-8")
     assert "checked 5 families" in run("mappings", "check", good)
-    assert "unknown key 'abuot'" in run("mappings", "check", bad, code=3)
+    assert "did you mean 'about'?" in run("mappings", "check", bad, code=3)
 
 
 def test_a_table_of_ones_own_is_used(source, tmp_path):

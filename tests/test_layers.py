@@ -21,7 +21,7 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("formats", "names", "config"),
     ("candidates",),
     ("anatomy", "layouts", "runtimes", "output"),
-    ("checks",),
+    ("checks", "sizes"),
     ("checkpoint",),
     ("pooler", "accounting"),
     ("moves",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from portkit.errors import Problem, TableError
@@ -10,23 +11,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+def operands(expression: str) -> list[str]:
+    """The fields and numbers of an expression."""
+    return [word.strip() for word in re.split("[+/]", expression)]
+
+
 def evaluate(expression: str | int, config: Mapping[str, object]) -> int:
     """The value of an expression. Raises TableError when a field is missing or a division leaves a remainder."""
     if isinstance(expression, int):
         return expression
-    for operator in ("+", "/"):
-        left, found, right = expression.partition(operator)
-        if found:
-            return _apply(operator, evaluate(left, config), evaluate(right, config), expression)
-    return _value(expression.strip(), config)
+    return sum(_quotient(term.strip(), config) for term in expression.split("+"))
 
 
-def _apply(operator: str, left: int, right: int, expression: str) -> int:
-    if operator == "+":
-        return left + right
-    if right <= 0 or left % right:
-        raise _wrong(expression, "a division without remainder", f"{left} / {right}")
-    return left // right
+def _quotient(term: str, config: Mapping[str, object]) -> int:
+    first, *others = operands(term)
+    value = _value(first, config)
+    for word in others:
+        divisor = _value(word, config)
+        if divisor <= 0 or value % divisor:
+            found, hint = f"{value} / {divisor}", f"{word} must divide {first}"
+            raise _wrong(term, "a division without remainder", found, hint)
+        value //= divisor
+    return value
 
 
 def _value(word: str, config: Mapping[str, object]) -> int:
@@ -38,5 +44,5 @@ def _value(word: str, config: Mapping[str, object]) -> int:
     return value
 
 
-def _wrong(where: str, expected: str, found: str) -> TableError:
-    return TableError("the config does not fit the table", [Problem(where, "no usable value", expected, found)])
+def _wrong(where: str, expected: str, found: str, hint: str = "") -> TableError:
+    return TableError("the config does not fit the table", [Problem(where, "no usable value", expected, found, hint)])

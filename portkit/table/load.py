@@ -1,38 +1,25 @@
-"""Read `mappings/*.toml` into `Tables`. Unknown keys are refused with a suggestion; all problems come in one error."""
+"""Read `mappings/*.toml` into `Tables`: files are merged with their bases, checked by the grammar, made into values.
+
+Nothing is made of a table before the grammar found no problem in any, so what makes the values checks nothing.
+"""
 
 from __future__ import annotations
 
-import difflib
 import functools
 import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, TableError
+from portkit.table.grammar import Grammar, Toml, file_rule, layouts_rule
 from portkit.table.rows import read_columns, read_rows
-from portkit.table.schema import (
-    CONFIG_USES,
-    KINDS,
-    POOLER_USES,
-    ConfigField,
-    Dialect,
-    LayoutFacts,
-    Storage,
-    Table,
-    Tables,
-    Task,
-    Wrappers,
-)
+from portkit.table.rules import nearest
+from portkit.table.schema import KINDS, ConfigField, Dialect, LayoutFacts, Storage, Table, Tables, Task, Wrappers
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+Files = Mapping[str, tuple[Toml, str]]  # family -> what its file says, and the name of the file
 
-Toml = dict[str, Any]
-
-_SECTIONS = (
-    "family", "extends", "about", "without", "prefixed", "axes", "repeat", "config", "values", "facts", "looks_like",
-    "restyle", "rows", "task", "dialect",
-)  # fmt: skip
+_LAYOUTS = "mappings/layouts.toml"
 
 
 def tables_dir() -> Path:
@@ -47,20 +34,31 @@ def load_tables(extra: tuple[Path, ...] = ()) -> Tables:
 
     Raises TableError listing every problem of every file.
     """
-    raw = {p.stem: _parse(p) for p in sorted(tables_dir().glob("*.toml"))}
-    storages = _storages(raw.pop("layouts"))
-    by_family = {t.get("family", stem): (t, f"mappings/{stem}.toml") for stem, t in raw.items()}
-    for path in extra:
-        toml = _parse(path)
-        by_family[str(toml.get("family", path.stem))] = (toml, str(path))
-    problems: list[Problem] = []
-    families = {
-        name: _table(_resolve(name, by_family, problems), by_family[name][1], tuple(storages), storages, problems)
-        for name in by_family
+    shipped = {path.stem: _parse(path) for path in sorted(tables_dir().glob("*.toml"))}
+    layouts = shipped.pop("layouts")
+    files = [(toml, f"mappings/{stem}.toml") for stem, toml in shipped.items()]
+    return make_tables(layouts, [*files, *((_parse(path), str(path)) for path in extra)])
+
+
+def make_tables(layouts: Toml, files: Iterable[tuple[Toml, str]]) -> Tables:
+    """Tables from what `layouts.toml` and the families' files say. Of two files for one family the last one counts.
+
+    Raises TableError listing every problem. A file whose base is unknown is not looked at further.
+    """
+    named = {str(toml.get("family", source)): (toml, source) for toml, source in files}
+    problems = [_in(_LAYOUTS, p) for p in layouts_rule().problems(layouts, ())]
+    merged = {name: _merged(name, named, problems) for name in named}
+    real = [name for name in layouts if name != "logical"]
+    wrong = {
+        name: tuple(Grammar(toml, real, merged).table().problems(toml, ())) for name, toml in merged.items() if toml
     }
+    for name in wrong:
+        base = str(named[name][0].get("extends"))
+        problems += [_in(named[name][1], p) for p in wrong[name] if p not in wrong.get(base, ())]
     if problems:
         raise TableError("the mapping tables are wrong", problems)
-    return Tables(families, storages)
+    storages = {name: _storage(name, entry) for name, entry in layouts.items()}
+    return Tables({name: _table(toml, named[name][1], storages) for name, toml in merged.items()}, storages)
 
 
 def require_family(tables: Tables, name: str) -> Table:
@@ -73,14 +71,11 @@ def require_family(tables: Tables, name: str) -> Table:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """What to say about an unknown word: the nearest known one, or all of them."""
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+    return nearest(word, known) or f"known here: {', '.join(known)}"
 
 
-def check_keys(where: str, found: Mapping[str, object], known: Iterable[str], problems: list[Problem]) -> None:
-    """Note every key that is not known."""
-    known = tuple(known)
-    problems += [Problem(where, f"unknown key {k!r}", hint=suggestion(k, known)) for k in found if k not in known]
+def _in(source: str, problem: Problem) -> Problem:
+    return replace(problem, where=f"{source} {problem.where}".rstrip())
 
 
 def _parse(path: Path) -> Toml:
@@ -88,24 +83,52 @@ def _parse(path: Path) -> Toml:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TableError("cannot read a mapping table", [Problem(str(path), "no such file")]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as e:
+    except (
+        ValueError,
+        RecursionError,
+        OSError,
+    ) as e:  # besides TOML's own: bad UTF-8, endless digits, endless brackets
         raise TableError("cannot read a mapping table", [Problem(str(path), "not a TOML file", found=str(e))]) from e
 
 
-def _resolve(family: str, raw: Mapping[str, tuple[Toml, str]], problems: list[Problem], depth: int = 0) -> Toml:
-    toml, source = raw[family]
+def _merged(name: str, files: Files, problems: list[Problem]) -> Toml:
+    """What a file says with all that it takes from its bases; nothing where they cannot be told."""
+    toml, source = files[name]
+    bases = [n for n in files if n != name and name not in _bases(n, files)]
     base = toml.get("extends")
-    if base is None:
-        return toml
-    if base not in raw or depth > len(raw):
-        problems.append(
-            Problem(source, f"extends unknown or circular family {base!r}", hint=suggestion(str(base), raw))
-        )
-        return toml
-    merged = _merge(_resolve(base, raw, problems, depth + 1), toml)
-    for path in toml.get("without", ()):
-        _remove(merged, str(path), source, problems)
-    return merged
+    inherited = _merged(base, files, problems) if base in bases else {}
+    if base in bases and not inherited:
+        return {}
+    parts = [f"{section}.{k}" for section, below in inherited.items() if isinstance(below, dict) for k in below]
+    told = bool(inherited) or base is None
+    own = {k: toml[k] for k in ("extends", "without") if k in toml and (told or k == "extends")}
+    problems += [_in(source, p) for p in file_rule(bases, parts).problems(own, ())]
+    return _over(inherited, toml) if told else {}
+
+
+def _bases(name: str, files: Files) -> list[str]:
+    """The base of a file, the base of that, and so on; in a circle each once."""
+    found: list[str] = []
+    while (base := files[name][0].get("extends")) in [n for n in files if n not in found]:
+        found.append(base)
+        name = base
+    return found
+
+
+def _over(base: Toml, toml: Toml) -> Toml:
+    """A table over its base. `without` then lists all that it and its bases took out."""
+    gone = _gone(toml)
+    kept = {
+        section: {k: v for k, v in below.items() if f"{section}.{k}" not in gone} if isinstance(below, dict) else below
+        for section, below in base.items()
+        if section not in ("family", "extends")
+    }
+    return {**_merge(kept, toml), "without": [*_gone(base), *gone]}
+
+
+def _gone(toml: Toml) -> list[object]:
+    names = toml.get("without")
+    return names if isinstance(names, list) else []
 
 
 def _merge(base: Toml, over: Toml) -> Toml:
@@ -115,33 +138,19 @@ def _merge(base: Toml, over: Toml) -> Toml:
     return {**base, **both}
 
 
-def _remove(toml: Toml, path: str, source: str, problems: list[Problem]) -> None:
-    section, _, name = path.partition(".")
-    if name not in toml.get(section, {}):
-        problems.append(Problem(source, f"`without` names {path!r}, which the base does not have"))
-    toml[section] = {k: v for k, v in toml.get(section, {}).items() if k != name}
-
-
-def _storages(raw: Toml) -> dict[str, Storage]:
-    return {name: _storage(name, entry) for name, entry in raw.items()}
+# ---------------------------------------------------------------- values, from tables that the grammar found sound
 
 
 def _storage(name: str, entry: Toml) -> Storage:
-    parts = {kind: {part: _leaf(text) for part, text in entry[kind].items()} for kind in KINDS if kind in entry}
-    wrappers = Wrappers(**{k: tuple(v) for k, v in entry.get("wrappers", {}).items()})
     return Storage(
         name,
         entry.get("about", ""),
-        parts,
+        {kind: {part: _leaf(text) for part, text in entry[kind].items()} for kind in KINDS},
         entry.get("also", {}),
         tuple(entry.get("formats", ())),
         tuple(entry.get("weights", ())),
-        wrappers,
-        entry.get("separator", "."),
-        entry.get("numbering", ""),
-        entry.get("always_prefixed", False),
-        entry.get("infers", False),
-        entry.get("older", {}),
+        Wrappers(**{k: tuple(v) for k, v in entry.get("wrappers", {}).items()}),
+        **{k: entry[k] for k in ("separator", "numbering", "always_prefixed", "infers", "older") if k in entry},
     )
 
 
@@ -150,61 +159,34 @@ def _leaf(text: str) -> tuple[str, str]:
     return leaf.strip(), pattern.strip()
 
 
-def _table(
-    toml: Toml,
-    source: str,
-    layouts: tuple[str, ...],
-    storages: Mapping[str, Storage],
-    problems: list[Problem],
-) -> Table:
-    real = tuple(name for name in layouts if name != "logical")
-    check_keys(source, toml, (*_SECTIONS, *real), problems)
-    rows = read_rows(toml.get("rows", {}), storages, source, problems)
-    tasks = {n: _task(n, t, real, source, problems) for n, t in toml.get("task", {}).items()}
-    groups = {r.group for r in rows}
-    for task in tasks.values():
-        problems += [
-            Problem(f"{source} [task.{task.name}]", f"unknown rows {g!r}", hint=suggestion(g, groups))
-            for g in task.groups
-            if g not in groups
-        ]
+def _table(toml: Toml, source: str, storages: Mapping[str, Storage]) -> Table:
+    real = [name for name in storages if name != "logical"]
+    rows = read_rows(toml["rows"], storages)
+    kinds = {row.name: row.kind for row in rows}
     return Table(
-        family=str(toml.get("family", "")),
-        about=str(toml.get("about", "")),
+        family=toml["family"],
+        about=toml.get("about", ""),
         source=source,
         prefixed=tuple(toml.get("prefixed", ())),
-        layouts={n: _layout_facts(n, toml.get(n, {}), source, problems) for n in real},
-        axes=toml.get("axes", {}),
+        layouts={name: LayoutFacts(**toml.get(name, {})) for name in real},
+        axes={letter: str(size) for letter, size in toml["axes"].items()},
         repeat={k: tuple(v) if isinstance(v, list) else v for k, v in toml.get("repeat", {}).items()},
-        config={n: _config_field(n, f, real, source, problems) for n, f in toml.get("config", {}).items()},
+        config={name: _config_field(name, entry, real) for name, entry in toml["config"].items()},
         values=_values(toml.get("values", {})),
-        facts=toml.get("facts", {}),
+        facts=toml["facts"],
         looks_like=toml.get("looks_like", {}),
         restyle=toml.get("restyle", {}),
         rows=rows,
-        tasks=tasks,
-        dialects={n: _dialect(n, d, rows, storages, source, problems) for n, d in toml.get("dialect", {}).items()},
+        tasks={name: _task(name, entry, real) for name, entry in toml["task"].items()},
+        dialects={name: _dialect(name, entry, kinds, storages) for name, entry in toml.get("dialect", {}).items()},
     )
 
 
-def _layout_facts(name: str, entry: Toml, source: str, problems: list[Problem]) -> LayoutFacts:
-    check_keys(f"{source} [{name}]", entry, LayoutFacts.__dataclass_fields__, problems)
-    return LayoutFacts(**{k: v for k, v in entry.items() if k in LayoutFacts.__dataclass_fields__})
-
-
-def _config_field(
-    name: str, entry: Toml, layouts: tuple[str, ...], source: str, problems: list[Problem]
-) -> ConfigField:
-    where = f"{source} [config.{name}]"
-    check_keys(where, entry, ("use", "default", "head", *layouts), problems)
-    if entry.get("use") not in CONFIG_USES:
-        problems.append(Problem(where, "no known use", f"one of {', '.join(CONFIG_USES)}", repr(entry.get("use"))))
+def _config_field(name: str, entry: Toml, layouts: list[str]) -> ConfigField:
     cells = {k: entry[k] if isinstance(entry[k], dict) else {"at": entry[k]} for k in layouts if k in entry}
-    for layout, cell in cells.items():
-        check_keys(f"{where} {layout}", cell, ("at", "less"), problems)
     names = {k: str(cell.get("at", name)) for k, cell in cells.items()}
     less = {k: str(cell["less"]) for k, cell in cells.items() if "less" in cell}
-    return ConfigField(name, entry.get("use", ""), names, entry.get("default"), less, entry.get("head", ""))
+    return ConfigField(name, entry["use"], names, entry.get("default"), less, entry.get("head", ""))
 
 
 def _values(raw: Toml) -> dict[str, dict[str, dict[str, tuple[str, ...]]]]:
@@ -214,54 +196,12 @@ def _values(raw: Toml) -> dict[str, dict[str, dict[str, tuple[str, ...]]]]:
     }
 
 
-def _task(name: str, entry: Toml, layouts: tuple[str, ...], source: str, problems: list[Problem]) -> Task:
-    where = f"{source} [task.{name}]"
-    check_keys(where, entry, ("rows", "pooler", "head_style", "bare", *layouts), problems)
-    if entry.get("pooler") not in POOLER_USES:
-        problems.append(
-            Problem(where, "no known pooler use", f"one of {', '.join(POOLER_USES)}", repr(entry.get("pooler")))
-        )
-    classes = {k: entry[k] for k in layouts if entry.get(k)}
-    return Task(
-        name,
-        tuple(entry.get("rows", ())),
-        entry.get("pooler", ""),
-        entry.get("head_style"),
-        classes,
-        entry.get("bare", False),
-    )
+def _task(name: str, entry: Toml, layouts: list[str]) -> Task:
+    classes = {k: entry[k] for k in layouts if entry.get(k)}  # empty: not the base's class either
+    return Task(name, tuple(entry["rows"]), entry["pooler"], entry.get("head_style"), classes, entry.get("bare", False))
 
 
-def _dialect(
-    name: str,
-    entry: Toml,
-    rows: tuple[Any, ...],
-    storages: Mapping[str, Storage],
-    source: str,
-    problems: list[Problem],
-) -> Dialect:
-    where = f"{source} [dialect.{name}]"
-    check_keys(where, entry, ("layout", "about", "tasks", "fixed", "columns"), problems)
-    if entry.get("layout") not in storages:
-        problems.append(
-            Problem(
-                where,
-                f"unknown layout {entry.get('layout')!r}",
-                hint=suggestion(str(entry.get("layout")), storages),
-            )
-        )
-    kinds = {r.name: r.kind for r in rows}
-    columns = {}
-    for row, cells in entry.get("columns", {}).items():
-        if row in kinds:
-            columns[row] = read_columns(f'{where} columns."{row}"', kinds[row], cells, storages, problems)
-        else:
-            problems.append(Problem(where, f"unknown row {row!r}", hint=suggestion(row, kinds)))
-    return Dialect(
-        name,
-        str(entry.get("layout")),
-        str(entry.get("about", "")),
-        columns,
-        tuple(entry.get("tasks", ())),
-        entry.get("fixed", {}),
-    )
+def _dialect(name: str, entry: Toml, kinds: Mapping[str, str], storages: Mapping[str, Storage]) -> Dialect:
+    columns = {row: read_columns(kinds[row], cells, storages) for row, cells in entry.get("columns", {}).items()}
+    tasks = tuple(entry.get("tasks", ()))
+    return Dialect(name, entry["layout"], entry.get("about", ""), columns, tasks, entry.get("fixed", {}))
