@@ -21,7 +21,7 @@ from portkit.table.load import load_tables, make_tables, tables_dir
 SHIPPED = {p.stem: tomllib.loads(p.read_text(encoding="utf-8")) for p in sorted(tables_dir().glob("*.toml"))}
 NUMBERS = dict.fromkeys(FIELDS, 3) | {"layer_norm_eps": 1e-5, "hidden_act": "gelu", "num_labels": 2}
 TEXT, TABLE = "text that is not empty", "a table"
-CELL = "a name without holes, or a table with the key absent, or a table with the key at, or a table"
+CELL = "a name without holes, or a table with the key absent, or a table with the key absorbed_by, or a table with the key at, or a table"
 
 
 def problems_of(text):
@@ -52,7 +52,7 @@ WRONG_TYPES = [
     ("hf.ignore = ['a']", "[hf] ignore", TABLE, "a list"),
     ("hf.ignore.pos = 3", "[hf.ignore] pos", "a reason, as text", "3"),
     ("config.hidden_size = 'size'", "[config] hidden_size", TABLE, "'size'"),
-    ("config.hidden_size.hf = 3", "[config.hidden_size] hf", "text", "3"),
+    ("config.hidden_size.hf = 3", "[config.hidden_size] hf", "text, or a table", "3"),
     ("config.pad_token_id.default = true", "[config.pad_token_id] default", "a whole number, 0 or more", "true"),
     ("config.pad_token_id.default = '0'", "[config.pad_token_id] default", "a whole number, 0 or more", "'0'"),
     ("config.hidden_size.default = 0", "[config.hidden_size] default", "a whole number above 0", "0"),
@@ -86,9 +86,9 @@ NONSENSE = [
     # text                                        where                                  what                  found        hint
     ("facts.position_scheme = 'padded'", "[facts] position_scheme", "unknown position scheme", "'padded'", "did you mean 'padding'?"),
     ("facts.position_scheme = 0", "[facts] position_scheme", "unknown position scheme", "0", ""),
-    ("facts.lm_head_act = 'gleu'", "[facts] lm_head_act", "unknown activation", "'gleu'", "did you mean 'gelu'?"),
-    ("facts.lm_head_act = '{hidden_atc}'", "[facts] lm_head_act", "unknown activation", "'{hidden_atc}'", "did you mean '{hidden_act}'?"),
-    ("facts.lm_head_act = '{hidden_size}'", "[facts] lm_head_act", "unknown activation", "'{hidden_size}'", "did you mean '{hidden_act}'?"),
+    ("config.lm_head_act.default = 'gleu'", "[config.lm_head_act] default", "unknown value", "'gleu'", "did you mean 'gelu'?"),
+    ("config.lm_head_act.default = '{hidden_atc}'", "[config.lm_head_act] default", "unknown value", "'{hidden_atc}'", "did you mean '{hidden_act}'?"),
+    ("config.lm_head_act.default = '{hidden_size}'", "[config.lm_head_act] default", "unknown value", "'{hidden_size}'", "did you mean '{hidden_act}'?"),
     ("facts.reserved_position = 0", "[facts]", "unknown key", "'reserved_position'", "did you mean 'reserved_positions'?"),
     ("restyle.roberta = 'robreta'", "[restyle] roberta", "unknown family", "'robreta'", "did you mean 'roberta'?"),
     ("restyle.electra = 'bert'", "[restyle] electra", "unknown head style", "'electra'", ""),
@@ -113,7 +113,7 @@ NONSENSE = [
     ("config.hidden_act.used = 'size'", "[config.hidden_act]", "unknown key", "'used'", "did you mean 'use'?"),
     ("rows.qa.qa.hf = { at = 'qa', tide = 'x' }", "[rows.qa.qa.hf]", "unknown key", "'tide'", "did you mean 'tied'?"),
     ("rows.qa.qa.hf.kernel = { tied = 'qa.kernl' }\nrows.qa.qa.hf.bias = 'b'", "[rows.qa.qa.hf.kernel] tied", "unknown tensor", "'qa.kernl'", "did you mean 'qa.kernel'?"),
-    ("rows.qa.qa.kreas = 'qa'", "[rows.qa.qa]", "unknown key", "'kreas'", ""),
+    ("rows.qa.qa.kreas = 'qa'", "[rows.qa.qa]", "unknown key", "'kreas'", "did you mean 'keras'?"),
     ("hf.requires = {}", "[hf]", "unknown key", "'requires'", "did you mean 'require'?"),
     ("without = ['rows.nothing']", "without[0]", "unknown part of the base", "'rows.nothing'", "did you mean 'rows.choice'?"),
     ("without = ['rows.poler']", "without[0]", "unknown part of the base", "'rows.poler'", "did you mean 'rows.pooler'?"),
@@ -190,10 +190,10 @@ def test_mistakes_of_several_files_come_at_once(tmp_path):
 
 def test_part_that_is_taken_out_can_be_said_anew():
     mine = tomllib.loads(
-        'family = "mine"\nextends = "bert"\nwithout = ["facts.lm_head_act"]\nfacts.lm_head_act = "relu"'
+        'family = "mine"\nextends = "bert"\nwithout = ["facts.position_scheme"]\nfacts.position_scheme = "padding"'
     )
     tables = make_tables(SHIPPED["layouts"], [*files(), (mine, "mine.toml")])
-    assert tables.families["mine"].facts["lm_head_act"] == "relu"
+    assert tables.families["mine"].facts["position_scheme"] == "padding"
 
 
 def test_empty_class_takes_a_task_out_of_a_layout():
@@ -217,7 +217,7 @@ def test_layouts_are_checked_too():
 
 
 def test_required_fields_are_those_that_the_facts_take_from_a_config():
-    told = {"family", "task", "head_style", "num_labels", "lm_head_act", "position_scheme", "position_offset"}
+    told = {"family", "task", "head_style", "num_labels", "position_scheme", "position_offset"}
     assert set(FIELDS) == {f.name for f in fields(Facts)} - told - {"has_pooler", "pooler_act"}
 
 
@@ -278,6 +278,6 @@ def test_changed_tables_are_refused_in_words_or_sound(changed):
     for table in tables.families.values() if tables else ():
         config = NUMBERS | {name: f.default for name, f in table.config.items() if f.default is not None}
         assert reserved_positions(table, config) >= 0
-        assert {facts_of(table, task, config, has_pooler=True).task for task in table.tasks.values()} == set(
+        assert {facts_of(table, task, config, "hf", has_pooler=True).task for task in table.tasks.values()} == set(
             table.tasks
         )

@@ -140,10 +140,12 @@ class Grammar:
         """A value of a field, or another field in braces whose value it takes."""
         if field == "position_scheme":
             return OneOf("position scheme", POSITION_SCHEMES)
-        value, fields = self._value(field), [f"{{{k}}}" for k in self._keys("config") if k != field]
+        value = self._value(field)
+        alike = [k for k in self._keys("config") if k != field and FIELDS.get(k) == FIELDS.get(field, ANY)]
+        fields = [f"{{{k}}}" for k in alike if not str(self._at("config", k, "default")).startswith("{")]
         if isinstance(value, OneOf):
             return OneOf(value.noun, (*value.words, *fields))
-        return Either((value, OneOf("config field in braces", fields)))
+        return Either((value, OneOf("config field in braces", fields))) if fields else value
 
     def _spellings(self, field: str) -> Rule:
         return MapOf(FIELDS.get(field, KEY), lambda _: Keys(dict.fromkeys(self.layouts, ListOf(FILLED, 1))))
