@@ -6,6 +6,7 @@ import copy
 import datetime
 import tomllib
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -172,6 +173,14 @@ def test_sense_is_asked_for(text, where, what, expected, found):
     problem = problems_of(text)[where]
     assert (problem.what, problem.found) == (what, found)
     assert problem.expected.startswith(expected)
+
+
+def test_example_of_the_document_is_what_is_said():
+    said = (Path(__file__).parents[1] / "docs" / "tables.md").read_text(encoding="utf-8")
+    mine = tomllib.loads('family = "mine"\nextends = "bert"\nprefixed = 3\n[task.model]\npooler = "perhaps"')
+    with pytest.raises(TableError, match="2 problems") as caught:
+        make_tables(SHIPPED["layouts"], [*files(), (mine, "mine.toml")])
+    assert f"```\n{caught.value}\n```" in said
 
 
 def test_mistake_of_a_base_is_told_once():
