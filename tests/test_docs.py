@@ -151,7 +151,7 @@ def test_every_key_of_a_table_is_explained():
         "fixed",
         "columns",
         "infixes",
-        "lm_head_act",
+        "reserved_positions",
     }
     assert not {n for n in names if not re.search(rf"[`.\[]{n}\b", said)}
 
