@@ -35,7 +35,7 @@ setup: $(VENV)/.done
 $(VENV)/.done: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[hf]' --group dev
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[hf,keras]' --group dev
 	@touch $@
 
 ifeq ($(CARGO),)
