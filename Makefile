@@ -11,9 +11,11 @@ export PORTKIT_CACHE := $(CACHE)
 export UV_LINK_MODE  ?= copy
 RUST   := CARGO_TARGET_DIR=$(CACHE)/cargo
 LEGACY := CARGO_TARGET_DIR=$(CACHE)/cargo-legacy
+# Unoptimised: the arithmetic runs in shaders, and the build takes a third of the time.
+WGPU   := CARGO_TARGET_DIR=$(CACHE)/cargo-wgpu CARGO_PROFILE_RELEASE_OPT_LEVEL=0
 CARGO  := $(shell command -v cargo 2>/dev/null)
 
-.PHONY: demo test test-burn lint burn setup clean
+.PHONY: demo test test-burn test-gpu lint burn burn-wgpu setup clean
 
 demo: setup burn
 	@rm -rf $(DEMO)
@@ -39,13 +41,16 @@ $(VENV)/.done: pyproject.toml
 	@touch $@
 
 ifeq ($(CARGO),)
-burn test-burn:
+burn burn-wgpu test-burn:
 	@echo "No Rust toolchain was found, so Burn cannot run: get one at https://rustup.rs (1.95 or newer)."
 	@echo "The proof uses the float64 reference instead, and says so."
 else
 burn: setup
 	$(RUST) cargo build --release --quiet --locked --manifest-path burn/Cargo.toml
 	@cp -f $(CACHE)/cargo/release/portkit-burn $(BIN)/portkit-burn
+
+burn-wgpu: setup
+	$(WGPU) cargo build --release --quiet --locked --features wgpu --manifest-path burn/Cargo.toml
 
 test-burn: burn
 	cd burn && cargo fmt --check
@@ -54,6 +59,12 @@ test-burn: burn
 	$(LEGACY) cargo build --release --quiet --locked --manifest-path burn/legacy/Cargo.toml
 	@cp -f $(CACHE)/cargo-legacy/release/portkit-burn-legacy $(BIN)/portkit-burn-legacy
 endif
+
+# Burn on a GPU through wgpu; without a GPU, on Mesa's software Vulkan.
+test-gpu: burn-wgpu
+	scripts/vulkan.sh
+	PORTKIT_BURN=$(CACHE)/cargo-wgpu/release/portkit-burn PORTKIT_TEST_GPU=1 PORTKIT_TEST_REAL=1 \
+		$(BIN)/python -m pytest -q -m gpu
 
 clean:
 	rm -rf $(VENV) $(DEMO)

@@ -95,7 +95,7 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 )
 @click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
 @click.option("--verify", type=click.Choice(["auto", "none", "tensors", "forward"]), default="auto", show_default=True)
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "wgpu"]), default="cpu", show_default=True)
 @click.option("--strict", is_flag=True, help="Refuse a target that computes another function.")
 @click.option("--force", is_flag=True, help="Replace the target once the new one is complete.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, write nothing.")

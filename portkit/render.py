@@ -89,12 +89,14 @@ def render_forward(verdict: ForwardVerdict) -> list[str]:
     sides = f"{verdict.source_runtime} against {verdict.target_runtime}"
     head = f"proof forward  {sides}, both measured against {verdict.reference}"
     looked = f"  inputs       {verdict.coverage}"
+    where = [(verdict.source_runtime, verdict.source_device), (verdict.target_runtime, verdict.target_device)]
+    computed = f"  computed     in {verdict.dtype}: {', '.join(f'{name} on {device}' for name, device in where)}"
     table = [f"  {'output':<26}{'difference':>12}{'noise':>12}{'limit':>12}{'ratio':>8}{'max abs':>12}"]
     for a in verdict.agreements:
         word = "agrees" if a.agrees else "DIFFERS"
         numbers = f"{a.difference:>12.2e}{a.noise:>12.2e}{a.limit:>12.2e}{a.ratio:>8.2f}{a.max_abs:>12.2e}"
         table.append(f"  {a.output:<26}{numbers}  {word}")
-    return [head, looked, *table, f"  {verdict}", *(f"  {p}" for p in verdict.problems)]
+    return [head, looked, computed, *table, f"  {verdict}", *(f"  {p}" for p in verdict.problems)]
 
 
 def render_families(tables: Tables) -> str:

@@ -7,10 +7,15 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::error::Result;
 use crate::io::{read_batch, write_arrays};
-use crate::outputs::Runner;
+use crate::outputs::Loaded;
 
-/// Loads the model of a folder onto the device of that name.
-pub type Open = fn(folder: &Path, device: &str) -> Result<Box<dyn Runner>>;
+/// What the program does: everything of it that touches Burn.
+pub struct Program {
+    /// Loads the model of a folder onto the device of that name.
+    pub open: fn(folder: &Path, device: &str) -> Result<Loaded>,
+    /// Names each device, and says which one it is or why it is not there.
+    pub devices: fn() -> Vec<(&'static str, Result<String>)>,
+}
 
 #[derive(Debug, Parser)]
 #[command(name = env!("CARGO_PKG_NAME"), version, about = env!("CARGO_PKG_DESCRIPTION"))]
@@ -23,6 +28,8 @@ struct Cli {
 enum Command {
     /// Run a model on a batch and write every output
     Forward(Forward),
+    /// List the devices, or why they are not there
+    Devices,
 }
 
 #[derive(Debug, Args)]
@@ -36,27 +43,42 @@ struct Forward {
     /// Safetensors file to write
     #[arg(long, value_name = "FILE")]
     outputs: PathBuf,
-    /// Where to compute
+    /// Where to compute: auto, cpu, cuda or wgpu
     #[arg(long, default_value = "cpu")]
     device: String,
 }
 
 impl Forward {
-    fn run(&self, open: Open) -> Result<()> {
+    fn run(&self, program: &Program) -> Result<()> {
         let batch = read_batch(&self.inputs)?;
-        let model = open(&self.model, &self.device)?;
-        write_arrays(&self.outputs, &model.run(&batch)?)
+        let loaded = (program.open)(&self.model, &self.device)?;
+        write_arrays(&self.outputs, &loaded.model.run(&batch)?, &loaded.device)
     }
 }
 
 /// Runs the program; an error goes to stderr and makes the exit code 1.
-pub fn main(open: Open) -> ExitCode {
-    let Command::Forward(forward) = Cli::parse().command;
-    match forward.run(open) {
+pub fn main(program: &Program) -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Forward(forward) => forward.run(program),
+        Command::Devices => {
+            list(&(program.devices)());
+            Ok(())
+        }
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+fn list(devices: &[(&'static str, Result<String>)]) {
+    for (name, found) in devices {
+        match found {
+            Ok(label) => println!("{label}"),
+            Err(error) => println!("no {name}: {error}"),
         }
     }
 }

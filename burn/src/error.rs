@@ -56,13 +56,27 @@ pub enum Error {
     /// The head reads the pooled output of a model that has no pooler.
     #[error("the head reads the pooled output, but the model has no pooler: set with_pooling_layer")]
     NoPooler,
-    /// The device is unknown, or this build does not hold its backend.
-    #[error("device {name:?} is not available: this build runs on {available}")]
-    Device {
+    /// No device has this name.
+    #[error("device {name:?} is unknown here, expected {expected}")]
+    UnknownDevice {
         /// The device asked for.
         name: String,
-        /// The devices that this build knows.
-        available: String,
+        /// The names that the program takes.
+        expected: &'static str,
+    },
+    /// This build does not hold the backend of that name.
+    #[error(
+        "device {0:?} is not in this build: get it with `cargo install --path burn --features {0}`, \
+         or `pip install ./burn --config-settings build-args=\"--features {0}\"`"
+    )]
+    NotBuilt(&'static str),
+    /// The build holds the backend, and the machine has no device for it.
+    #[error("device {name:?} is not on this machine: {reason}")]
+    NoDevice {
+        /// The device asked for.
+        name: &'static str,
+        /// What the backend says.
+        reason: String,
     },
     /// The device failed while it computed.
     #[error("the device failed to return a tensor: {0}")]

@@ -1,5 +1,6 @@
 //! Inputs and outputs of the program: safetensors files.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -73,20 +74,23 @@ fn integers(name: &str, view: &TensorView, shape: [usize; 2]) -> std::result::Re
 
 /// Writes arrays as float32, whole or not at all: an old file stays as it is until the new one is complete.
 ///
+/// The file's metadata says under `device` where they were computed.
+///
 /// # Errors
 /// [`Error::Io`] if the file cannot be written; [`Error::Arrays`] if an array does not fill its shape.
-pub fn write_arrays(path: &Path, arrays: &[NamedArray]) -> Result<()> {
-    let content = serialize(arrays).map_err(|e| refused(path, e.to_string()))?;
+pub fn write_arrays(path: &Path, arrays: &[NamedArray], device: &str) -> Result<()> {
+    let content = serialize(arrays, device).map_err(|e| refused(path, e.to_string()))?;
     replace(path, &content).map_err(Error::io(path))
 }
 
-fn serialize(arrays: &[NamedArray]) -> std::result::Result<Vec<u8>, SafeTensorError> {
+fn serialize(arrays: &[NamedArray], device: &str) -> std::result::Result<Vec<u8>, SafeTensorError> {
     let bytes: Vec<Vec<u8>> = arrays.iter().map(little_endian).collect();
     let view = |(array, bytes): (&NamedArray, _)| -> std::result::Result<_, SafeTensorError> {
         Ok((array.name.clone(), TensorView::new(Dtype::F32, array.shape.clone(), bytes)?))
     };
     let views = arrays.iter().zip(bytes.iter().map(Vec::as_slice)).map(view);
-    safetensors::serialize(views.collect::<std::result::Result<Vec<_>, _>>()?, None)
+    let metadata = HashMap::from([("device".to_string(), device.to_string())]);
+    safetensors::serialize(views.collect::<std::result::Result<Vec<_>, _>>()?, Some(metadata))
 }
 
 fn little_endian(array: &NamedArray) -> Vec<u8> {

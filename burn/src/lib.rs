@@ -19,13 +19,13 @@ mod tasks;
 
 pub use batch::{Batch, InputRules};
 pub use config::{HeadStyle, HiddenAct, ModelConfig, PositionScheme, Task};
-pub use device::device;
+pub use device::{NamedDevice, device, devices, named_device};
 pub use error::{Error, Result};
 pub use heads::{LmHead, PreTrainingOutput, RobertaClassificationHead, TaskOutput};
 pub use io::{read_batch, write_arrays};
 pub use load::load;
 pub use model::{BertEmbeddings, BertModel, BertOutput, Pooler, RobertaModel};
-pub use outputs::{NamedArray, Runner};
+pub use outputs::{Loaded, NamedArray, Runner};
 pub use positions::Positions;
 pub use pretrained::{Named, Pretrained};
 pub use tasks::{

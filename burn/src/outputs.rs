@@ -14,6 +14,14 @@ pub struct NamedArray {
     pub values: Vec<f32>,
 }
 
+/// A model on its device.
+pub struct Loaded {
+    /// The model of the task that its folder names.
+    pub model: Box<dyn Runner>,
+    /// The words for the device, as `wgpu: NVIDIA L4, Vulkan`.
+    pub device: String,
+}
+
 /// A loaded model of any task.
 pub trait Runner {
     /// Runs the model and returns all its outputs.

@@ -128,7 +128,39 @@ fn an_unknown_device_is_answered_with_the_known_ones() {
     let trial = Trial::new();
     write(&trial.path("in.safetensors"), &[("input_ids", Dtype::I64, vec![1, 1], int64(&[2]))]);
     let message = trial.refused("tpu");
-    assert!(message.contains("device \"tpu\" is not available: this build runs on cpu"), "{message}");
+    assert!(
+        message.contains("device \"tpu\" is unknown here, expected auto, cpu, cuda or wgpu"),
+        "{message}"
+    );
+}
+
+#[cfg(not(feature = "wgpu"))]
+#[test]
+fn a_device_of_another_build_is_answered_with_the_way_to_get_it() {
+    let trial = Trial::new();
+    write(&trial.path("in.safetensors"), &[("input_ids", Dtype::I64, vec![1, 1], int64(&[2]))]);
+    let message = trial.refused("wgpu");
+    assert!(message.contains("`cargo install --path burn --features wgpu`"), "{message}");
+    assert!(!trial.path("out.safetensors").exists());
+}
+
+#[test]
+fn every_device_is_listed_once() {
+    let output = Command::new(env!("CARGO_BIN_EXE_portkit-burn")).arg("devices").output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let name = |line| str::trim_start_matches(line, "no ").split(':').next();
+    let names: Vec<&str> = lines.lines().filter_map(name).collect();
+    assert_eq!((output.status.code(), names), (Some(0), vec!["cpu", "cuda", "wgpu"]));
+}
+
+#[test]
+fn the_outputs_say_where_they_were_computed() {
+    let trial = Trial::new();
+    write(&trial.path("in.safetensors"), &[("input_ids", Dtype::I64, vec![1, 3], int64(&[2, 9, 3]))]);
+    assert!(trial.forward("cpu").status.success());
+    let bytes = fs::read(trial.path("out.safetensors")).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    assert_eq!(header.metadata().as_ref().unwrap()["device"], "cpu");
 }
 
 #[test]

@@ -13,10 +13,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from portkit.errors import MissingRuntimeError, Problem, RuntimeFailedError
+from portkit.runtimes.outputs import OutputsOn
 
 if TYPE_CHECKING:
     from portkit.runtimes.outputs import Inputs, Outputs
@@ -49,7 +50,8 @@ def find_burn(*, legacy: bool = False) -> Path:
 def run_burn(folder: Path, inputs: Inputs, *, device: str = "cpu", legacy: bool = False) -> Outputs:
     """The outputs of the Burn model in `folder`, as float32.
 
-    `device` is passed on as it is, "auto" as "cpu". `legacy` takes the program for .mpk files.
+    They know the device that computed them. `device` is passed on as it is: with "auto" the program takes the first
+    hardware that it was built for and finds. `legacy` takes the program for .mpk files, which has the cpu only.
     Raises MissingRuntimeError without the program, RuntimeFailedError with its stderr when it fails.
     """
     program = find_burn(legacy=legacy)
@@ -58,7 +60,7 @@ def run_burn(folder: Path, inputs: Inputs, *, device: str = "cpu", legacy: bool 
         save_file(inputs.arrays(), given)
         options = {"--model": folder.absolute(), "--inputs": given, "--outputs": wanted}
         words = [str(word) for option in options.items() for word in option]
-        _start([str(program), "forward", *words, "--device", "cpu" if device == "auto" else device])
+        _start([str(program), "forward", *words, "--device", device])
         return _read(program, wanted)
 
 
@@ -99,8 +101,9 @@ def _start(command: list[str]) -> None:
 
 def _read(program: Path, path: Path) -> Outputs:
     try:
-        outputs: Outputs = load_file(path)
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            return OutputsOn(arrays, (file.metadata() or {}).get("device", "cpu"))
     except (OSError, SafetensorError) as error:
         problem = Problem(str(program), f"its outputs cannot be read: {error}")
         raise RuntimeFailedError("Burn gave no outputs", [problem]) from error
-    return outputs

@@ -29,6 +29,19 @@ RELATION = "seq_relationship_logits"
 VOCABULARY_TASKS = ("masked_lm", "pre_training")  # their logits are as wide as the vocabulary
 
 
+class OutputsOn(dict[str, FloatArray]):
+    """Outputs whose runtime says which device computed them, as `wgpu: NVIDIA L4, Vulkan`."""
+
+    def __init__(self, arrays: Outputs, device: str) -> None:
+        super().__init__(arrays)
+        self.device = device
+
+
+def device_of(outputs: Outputs) -> str:
+    """Where the outputs were computed: on the cpu, unless their runtime says otherwise."""
+    return outputs.device if isinstance(outputs, OutputsOn) else "cpu"
+
+
 def hidden_name(index: int) -> str:
     """Name of a hidden state: 0 is the embeddings, i + 1 the output of layer i."""
     return f"hidden_states.{index}"

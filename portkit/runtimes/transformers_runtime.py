@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from portkit.errors import MissingRuntimeError, Problem, RuntimeFailedError, UsageError
-from portkit.runtimes.outputs import LOGITS, POOLED, RELATION, FloatArray, Inputs, Outputs, hidden_name
+from portkit.runtimes.outputs import LOGITS, POOLED, RELATION, FloatArray, Inputs, Outputs, OutputsOn, hidden_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,11 +37,14 @@ def transformers_label() -> str:
 
 
 def resolve_device(device: str) -> str:
-    """The device to run on: "auto" is "cuda" where torch sees a GPU, else "cpu". UsageError if not there."""
+    """The device to run on: "auto" is "cuda" where torch sees a GPU, else "cpu". UsageError if not there.
+
+    Torch has no wgpu: the source of a proof on wgpu runs on the cpu.
+    """
     with _torch() as torch:
         found = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "auto":
-        return found
+    if device in ("auto", "wgpu"):
+        return found if device == "auto" else "cpu"
     if device not in ("cpu", found):
         raise UsageError(f"cannot run on {device}", [Problem("--device", "no such device", "auto, cpu or cuda", found)])
     return device
@@ -187,7 +190,9 @@ def _forward(model: Any, inputs: Inputs, *, task: str, device: str) -> Outputs: 
         if pooler is not None:  # the classes with a head do not return its vector
             pooler.register_forward_hook(lambda _module, _inputs, output: pooled.append(output))
         result = model(**batch, output_hidden_states=True, return_dict=True)
-        return {name: _numpy(value) for name, value in _named(result, pooled, task).items()}
+        outputs = {name: _numpy(value) for name, value in _named(result, pooled, task).items()}
+        label = device if device == "cpu" else f"{device}: {torch.cuda.get_device_name()}"
+        return OutputsOn(outputs, label)
 
 
 def _named(result: Any, pooled: list[Any], task: str) -> dict[str, Any]:  # noqa: ANN401

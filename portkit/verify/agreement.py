@@ -70,6 +70,9 @@ class ForwardVerdict:
     """Outputs that the source lacks by design; their noise is that of the reference in float32."""
     dropped: tuple[str, ...] = ()
     """Outputs that the target lacks by design; they were not compared."""
+    source_device: str = "cpu"
+    """What computed the source, in its runtime's words; `device` is what was asked for."""
+    target_device: str = "cpu"
 
     @property
     def compared(self) -> int:
@@ -110,6 +113,8 @@ class ForwardVerdict:
             "target_runtime": self.target_runtime,
             "reference": self.reference,
             "device": self.device,
+            "source_device": self.source_device,
+            "target_device": self.target_device,
             "dtype": self.dtype,
             "limit": LIMIT,
             "compared": self.compared,

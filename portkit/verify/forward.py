@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from portkit.errors import MissingRuntimeError, Problem
+from portkit.runtimes.outputs import device_of
 from portkit.verify.agreement import LIMIT, ForwardVerdict, compare_outputs, describe
 
 if TYPE_CHECKING:
@@ -53,10 +54,12 @@ def compare_runs(
     """
     exact = source.reference(np.float64)
     source_outputs, source_runtime = _run(source)
+    source_device = device_of(source_outputs)
     rounded = source.reference(np.float32) if dtype == "float32" or invented else {}
     lacking = {name: rounded[name] for name in invented if name not in source_outputs and name in rounded}
     source_outputs = {**source_outputs, **lacking}
     target_outputs, target_runtime = _run(target)
+    target_device = device_of(target_outputs)
     agreements, problems = compare_outputs(
         exact, source_outputs, target_outputs, inputs.valid, dtype=dtype, dropped=dropped
     )
@@ -73,6 +76,8 @@ def compare_runs(
         dtype,
         tuple(sorted(invented)),
         tuple(sorted(dropped)),
+        source_device,
+        target_device,
     )
 
 

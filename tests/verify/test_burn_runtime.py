@@ -9,6 +9,7 @@ from models import small_facts
 
 from portkit.errors import MissingRuntimeError, RuntimeFailedError
 from portkit.runtimes import burn_runtime as runtime
+from portkit.runtimes.outputs import device_of
 from portkit.verify.inputs import choose_inputs
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-in program is a script with a #! line")
@@ -23,7 +24,7 @@ assert sorted(given) == ["--device", "--inputs", "--model", "--outputs"], given
 inputs = load_file(given["--inputs"])
 assert all(str(array.dtype) == "int64" for array in inputs.values())
 logits = inputs["input_ids"] + 10 * inputs["attention_mask"] + 100 * inputs["token_type_ids"]
-save_file({"logits": logits.astype("float32"), given["--device"]: logits}, given["--outputs"])
+save_file({"logits": logits.astype("float32")}, given["--outputs"], {"device": given["--device"] + ": an adapter"})
 """
 
 
@@ -48,10 +49,10 @@ def nowhere(monkeypatch, tmp_path):
 def test_protocol(monkeypatch, tmp_path):
     monkeypatch.setenv("PORTKIT_BURN", str(program(tmp_path, ECHO)))
     inputs = choose_inputs(small_facts())
-    outputs = runtime.run_burn(tmp_path, inputs, device="auto")
+    outputs = runtime.run_burn(tmp_path, inputs, device="wgpu")
     expected = inputs.input_ids + 10 * inputs.attention_mask + 100 * inputs.token_type_ids
     np.testing.assert_array_equal(outputs["logits"], expected.astype(np.float32))
-    assert "cpu" in outputs
+    assert device_of(outputs) == "wgpu: an adapter"
 
 
 def test_found_by_variable_then_beside_python_then_on_the_path(monkeypatch, nowhere):

@@ -10,6 +10,8 @@ import pytest
 from models import class_name, hf_config, hf_state, lazy, random_logical, small_facts
 
 from portkit.errors import MissingRuntimeError, RuntimeFailedError
+from portkit.render import render_forward
+from portkit.runtimes.outputs import OutputsOn
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers_tensors, transformers_available
 from portkit.verify.forward import Side, compare_runs
@@ -40,6 +42,22 @@ def judge(facts, logical, target, source_run=not_installed, **options):
     inputs = choose_inputs(facts)
     source = side(facts, logical, inputs, source_run, "transformers")
     return compare_runs(inputs, source, target(inputs), coverage_of(facts, inputs), **options)
+
+
+def test_verdict_says_where_each_side_was_computed():
+    facts = small_facts()
+    logical = random_logical(facts)
+
+    def target(inputs):
+        on = OutputsOn(run_reference(facts, lazy(logical), inputs, np.float32), "wgpu: an adapter, Vulkan")
+        return side(facts, logical, inputs, lambda: on)
+
+    verdict = judge(facts, logical, target, device="wgpu")
+    assert verdict.agrees
+    assert (verdict.source_device, verdict.target_device) == ("cpu", "wgpu: an adapter, Vulkan")
+    assert verdict.as_dict()["target_device"] == verdict.target_device
+    line = "  computed     in float32: reference, not transformers on cpu, Burn on wgpu: an adapter, Vulkan"
+    assert line in render_forward(verdict)
 
 
 def transposed(name):

@@ -150,6 +150,7 @@ def test_unknown_classes_dtypes_and_devices_are_said():
             {}, {}, choose_inputs(facts), task="model", class_name="NoSuchModel", has_pooler=True
         )
     assert runtime.resolve_device("auto") in ("cpu", "cuda")
+    assert runtime.resolve_device("wgpu") == "cpu"  # torch has no such device
 
 
 def test_settings_are_as_before_even_after_a_failure(tmp_path):

@@ -15,21 +15,29 @@ use crate::error::{Error, Result};
 use crate::folder::{Shapes, differences, weight_file};
 use crate::heads::{Classifier, RobertaHead, WithHeads, roberta_style};
 use crate::model::{Bert, BertRecord};
-use crate::outputs::{NamedArray, Runner};
+use crate::outputs::{Loaded, NamedArray, Runner};
 
 type Cpu = Flex;
 type Device = <Cpu as burn::tensor::backend::BackendTypes>::Device;
 
-/// Loads the model of the task that the folder's `config.json` names; `device` must be "cpu".
+/// Loads the model of the task that the folder's `config.json` names; `device` must be "cpu" or "auto".
 ///
 /// # Errors
 /// [`Error::Weights`] if a tensor is missing or of another shape. A record is read by field names,
 /// so a tensor that the model has no field for goes unnoticed.
-pub fn open(folder: &Path, device: &str) -> Result<Box<dyn Runner>> {
-    if device != "cpu" {
-        let (name, available) = (device.to_string(), "cpu".to_string());
-        return Err(Error::Device { name, available });
+pub fn open(folder: &Path, device: &str) -> Result<Loaded> {
+    match device {
+        "auto" | "cpu" => Ok(Loaded { model: load(folder)?, device: "cpu".to_string() }),
+        _ => Err(Error::UnknownDevice { name: device.to_string(), expected: "auto or cpu" }),
     }
+}
+
+/// The one device of this program.
+pub fn devices() -> Vec<(&'static str, Result<String>)> {
+    vec![("cpu", Ok("cpu".to_string()))]
+}
+
+fn load(folder: &Path) -> Result<Box<dyn Runner>> {
     let config = ModelConfig::from_folder(folder)?;
     let device = Device::default();
     if config.task == Task::Model {

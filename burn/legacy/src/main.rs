@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use portkit_burn_legacy::{cli, load};
+use portkit_burn_legacy::cli::{self, Program};
+use portkit_burn_legacy::load::{devices, open};
 
 fn main() -> ExitCode {
-    cli::main(load::open)
+    cli::main(&Program { open, devices })
 }
