@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from portkit.checkpoint import Checkpoint
+    from portkit.table.slots import Slot
 
 UNEXPLAINED = "no row explains it"
 Used = tuple[str, str, tuple[int, int]]  # stored name, logical name, rows cut off in front and behind
@@ -42,9 +43,12 @@ class Accounts:
     dropped: Mapping[str, str]  # stored name -> reason
 
 
-def account(source: Checkpoint, used: Sequence[Used], drop: Sequence[str], *, keep: bool) -> Accounts:
+def account(
+    source: Checkpoint, used: Sequence[Used], slots: Mapping[str, Slot], drop: Sequence[str], *, keep: bool
+) -> Accounts:
     """Sort what a conversion does not move. `keep` puts into the residue what the target cannot hold.
 
+    `slots` are the target's: what its table ties there, and was not moved, shares the numbers of another tensor.
     Raises RefusedError listing every tensor that would be lost without a word.
     """
     anatomy = source.anatomy
@@ -55,9 +59,7 @@ def account(source: Checkpoint, used: Sequence[Used], drop: Sequence[str], *, ke
     dropped |= {n: f"--drop {p!r}" for n in rest if (p := next((p for p in drop if fnmatchcase(n, p)), None))}
     _check_patterns(drop, rest)
     rest = [n for n in rest if n not in dropped]
-    tied |= {
-        n: anatomy.stored["embeddings.word.table"] for n in rest if _logical(source, n) == "masked_lm.decoder.kernel"
-    }
+    tied |= {n: anatomy.stored[to] for n in rest if (to := _tied_to(slots, _logical(source, n)))}
     rest = [n for n in rest if n not in tied]
     kept = [_kept_or_refused(source, n, keep=keep) for n in rest]
     problems = [k for k in kept if isinstance(k, Problem)]
@@ -69,6 +71,12 @@ def account(source: Checkpoint, used: Sequence[Used], drop: Sequence[str], *, ke
 
 def _logical(source: Checkpoint, stored: str) -> str | None:
     return next((k for k, n in source.anatomy.stored.items() if n == stored), None)
+
+
+def _tied_to(slots: Mapping[str, Slot], logical: str | None) -> str:
+    """The logical tensor that the target reads instead of this one; nothing where it has a place of its own."""
+    slot = slots.get(logical or "")
+    return slot.place.tied if slot else ""
 
 
 def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool) -> Kept | Problem:

@@ -67,7 +67,8 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     form = _form(options)
     moves = make_moves(source, slots, config, sizes, options, pooler)
     moves = sorted(moves, key=lambda m: m.target.name)
-    accounts = account(source, [(m.source, m.logical, m.cut) for m in moves], options.drop, keep=options.residue)
+    used = [(m.source, m.logical, m.cut) for m in moves]
+    accounts = account(source, used, slots, options.drop, keep=options.residue)
     facts = facts_of(table, task, config.values, has_pooler=pooler.present and pooler.home == "backbone")
     growth = slots[POSITIONS].growth(config.values) if POSITIONS in slots else (0, 0)
     model = Model(table, task, dialect, config, facts, _widest(moves), growth, _carried(source, options.to))
