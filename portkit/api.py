@@ -13,13 +13,13 @@ from portkit import execute
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UsageError
 from portkit.formats.safetensors_file import write_safetensors
-from portkit.layouts.files import copy_files, write_json
+from portkit.layouts.files import OutputFile, copy_files, output_files, write_json
 from portkit.layouts.folder import RECORD, RESIDUE
 from portkit.layouts.registry import LAYOUTS, layout_of
 from portkit.moves import Options
 from portkit.output import new_folder
 from portkit.plan import Plan, make_plan
-from portkit.record import make_record
+from portkit.record import make_record, warnings_of
 from portkit.table.load import suggestion
 from portkit.verify.tensors import TensorVerdict, prove_tensors
 
@@ -33,18 +33,27 @@ SHARD = 50_000_000_000  # bytes, as transformers 5 splits
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a conversion did: its plan, its proofs, the folder, and warnings in the order in which they arose."""
+    """What a conversion did: its plan, its proofs, the folder, and warnings in the order in which they arose.
+
+    `files` are those of the folder, but for the record; empty where none was left behind.
+    """
 
     plan: Plan
     path: Path | None
     tensors: TensorVerdict | None
     forward: ForwardVerdict | None
     warnings: tuple[str, ...]
+    files: tuple[OutputFile, ...] = ()
 
     @property
     def proved(self) -> bool:
         """No proof that was made failed."""
         return (self.tensors is None or self.tensors.equal) and (self.forward is None or self.forward.agrees)
+
+    def record(self) -> dict[str, Any]:
+        """What `portkit.json` says of it."""
+        proofs = {n: v.as_dict() for n, v in (("tensors", self.tensors), ("forward", self.forward)) if v}
+        return make_record(self.plan, proofs, self.files, self.warnings)
 
 
 def inspect(path: Path | str, **options: Any) -> Checkpoint:  # noqa: ANN401 - those of open_checkpoint
@@ -75,17 +84,18 @@ def convert(
             raise UsageError("unknown choice", [Problem(what, f"{word!r} is none", hint=suggestion(word, known))])
     opened = open_checkpoint(source, **(open_with or {}))
     plan = make_plan(opened, Options(to=to, **options))
+    warnings = (*warnings_of(opened), *plan.warnings)
     if dry_run:
-        return Conversion(plan, None, None, None, plan.warnings)
+        return Conversion(plan, None, None, None, warnings)
     mappings = tuple((open_with or {}).get("mappings", ()))
     with new_folder(Path(target), force=force) as folder:
-        odd, files = _write(plan, folder, max_shard_size)
-        result = Conversion(plan, Path(target), None, None, (*plan.warnings, *odd))
+        odd, copied = _write(plan, folder, max_shard_size)
+        result = Conversion(plan, Path(target), None, None, (*warnings, *odd))
         result = _prove(result, folder, verify, device, mappings)
-        proofs = {n: v.as_dict() for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v}
-        write_json(folder / RECORD, make_record(plan, proofs, files, odd))
         if not result.proved:
             raise ProofFailed(result)
+        result = replace(result, files=output_files(folder, copied))
+        write_json(folder / RECORD, result.record())
     return result
 
 

@@ -112,14 +112,9 @@ def convert(source: Path, target: Path, as_json: bool, **options: Any) -> None: 
 
 
 def _report(result: Conversion, *, as_json: bool) -> None:
-    from portkit.record import make_record
     from portkit.render import render_conversion
 
-    if as_json:
-        proofs = {n: v.as_dict() for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v}
-        click.echo(json.dumps(make_record(result.plan, proofs, (), result.warnings), indent=2))
-    else:
-        click.echo(render_conversion(result))
+    click.echo(json.dumps(result.record(), indent=2) if as_json else render_conversion(result))
 
 
 @main.group()

@@ -10,6 +10,7 @@ from portkit.pooler import inspect_pooler
 
 if TYPE_CHECKING:
     from portkit.checkpoint import Checkpoint
+    from portkit.layouts.files import OutputFile
     from portkit.plan import Plan
 
 VERSION = 1  # of the record's own form
@@ -62,8 +63,10 @@ def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
 
 
-def make_record(plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd: tuple[str, ...]) -> dict[str, Any]:
-    """The record of one conversion. `proofs` are the verdicts, `odd` warnings about numbers seen on the way."""
+def make_record(
+    plan: Plan, proofs: dict[str, Any], files: tuple[OutputFile, ...], warnings: tuple[str, ...]
+) -> dict[str, Any]:
+    """The record of one conversion. `proofs` are the verdicts, `files` all of the folder but the record itself."""
     source, model = plan.source, plan.model
     configs = source.folder.record.get("configs")
     return {
@@ -98,8 +101,8 @@ def make_record(plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd:
         ],
         "restored": list(plan.restored),
         "dropped": dict(plan.dropped),
-        "files": list(files),
-        "warnings": [*warnings_of(source), *plan.warnings, *odd],
+        "files": [asdict(f) for f in files],
+        "warnings": list(warnings),
         "proofs": proofs,
         "configs": {
             **(configs if isinstance(configs, dict) else {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import numpy as np
@@ -119,6 +120,32 @@ def test_convert_as_json_is_the_record(source, tmp_path):
     written = json.loads((tmp_path / "burn" / "portkit.json").read_text(encoding="utf-8"))
     assert printed["proofs"]["tensors"] == {"equal": True, "compared": 57, "expected": 57, "cast": 0, "differing": []}
     assert printed == written
+
+
+def test_json_names_every_file_with_size_and_hash(source, tmp_path):
+    (source / "vocab.txt").write_text("[PAD]\n", encoding="utf-8")
+    (source / "1_Pooling").mkdir()
+    (source / "1_Pooling" / "config.json").write_text("{}", encoding="utf-8")
+    out = tmp_path / "out"
+    words = ("--to", "hf", "--max-shard-size", "20000", "--verify", "tensors", "--json")
+    printed = json.loads(run("convert", source, out, *words))
+    there = {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    del there["portkit.json"]
+    assert {f["name"]: (f["size"], f["sha256"]) for f in printed["files"]} == {
+        name: (len(data), hashlib.sha256(data).hexdigest()) for name, data in there.items()
+    }
+    copied = [f["name"] for f in printed["files"] if f["how"] == "copied"]
+    assert copied == ["1_Pooling/config.json", "vocab.txt"]
+    assert "model.safetensors.index.json" in there
+
+
+def test_warnings_of_the_source_are_printed_once(tmp_path):
+    facts = facts_for("roberta", "model")
+    source = write_hf(tmp_path / "hf", saved_state(facts), config_for("roberta", facts, pad_token_id=None))
+    words = ("convert", source, tmp_path / "burn", "--to", "burn", "--verify", "tensors", "--force")
+    said = "pad_token_id is not in the config; the default of the family's class, 1, is assumed"
+    assert run(*words).count(said) == 1
+    assert json.loads(run(*words, "--json"))["warnings"] == [said]
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +20,16 @@ TRAVEL = (
     "merges.txt", "sentencepiece.bpe.model", "spiece.model", "modules.json", "sentence_bert_config.json",
     "config_sentence_transformers.json", "1_Pooling/config.json", "README.md", "LICENSE",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A file of an output folder: `size` in bytes, `how` is "written", or "copied" from the source."""
+
+    name: str
+    how: str
+    size: int
+    sha256: str
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -45,3 +57,14 @@ def copy_files(source: Path, target: Path) -> tuple[str, ...]:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
     return there
+
+
+def output_files(folder: Path, copied: tuple[str, ...]) -> tuple[OutputFile, ...]:
+    """Every file in an output folder, by name; read once, for the hash."""
+    files = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = path.relative_to(folder).as_posix()
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        files.append(OutputFile(name, "copied" if name in copied else "written", path.stat().st_size, digest))
+    return tuple(files)
