@@ -19,7 +19,7 @@ from portkit.layouts.registry import LAYOUTS, layout_of
 from portkit.moves import Options
 from portkit.output import new_folder
 from portkit.plan import Plan, make_plan
-from portkit.record import make_record, warnings_of
+from portkit.record import behind_note, make_record, warnings_of
 from portkit.table.load import suggestion
 from portkit.verify.tensors import TensorVerdict, prove_tensors
 
@@ -35,7 +35,8 @@ SHARD = 50_000_000_000  # bytes, as transformers 5 splits
 class Conversion:
     """What a conversion did: its plan, its proofs, the folder, and warnings in the order in which they arose.
 
-    `files` are those of the folder, but for the record; empty where none was left behind.
+    `files` are those of the output, but for the record; empty where there is no output. `left_behind` names what the
+    source's folder has besides and was not copied.
     """
 
     plan: Plan
@@ -44,6 +45,7 @@ class Conversion:
     forward: ForwardVerdict | None
     warnings: tuple[str, ...]
     files: tuple[OutputFile, ...] = ()
+    left_behind: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:
@@ -53,7 +55,7 @@ class Conversion:
     def record(self) -> dict[str, Any]:
         """What `portkit.json` says of it."""
         proofs = {n: v.as_dict() for n, v in (("tensors", self.tensors), ("forward", self.forward)) if v}
-        return make_record(self.plan, proofs, self.files, self.warnings)
+        return make_record(self.plan, proofs, self.files, self.left_behind, self.warnings)
 
 
 def inspect(path: Path | str, **options: Any) -> Checkpoint:  # noqa: ANN401 - those of open_checkpoint
@@ -84,13 +86,15 @@ def convert(
             raise UsageError("unknown choice", [Problem(what, f"{word!r} is none", hint=suggestion(word, known))])
     opened = open_checkpoint(source, **(open_with or {}))
     plan = make_plan(opened, Options(to=to, **options))
-    warnings = (*warnings_of(opened), *plan.warnings)
+    behind = opened.folder.left_behind()
+    warnings = (*warnings_of(opened), *plan.warnings, *behind_note(behind))
+    planned = Conversion(plan, None, None, None, warnings, left_behind=behind)
     if dry_run:
-        return Conversion(plan, None, None, None, warnings)
+        return planned
     mappings = tuple((open_with or {}).get("mappings", ()))
     with new_folder(Path(target), force=force) as folder:
         odd, copied = _write(plan, folder, max_shard_size)
-        result = Conversion(plan, Path(target), None, None, (*warnings, *odd))
+        result = replace(planned, path=Path(target), warnings=(*planned.warnings, *odd))
         result = _prove(result, folder, verify, device, mappings)
         if not result.proved:
             raise ProofFailed(result)
@@ -123,8 +127,7 @@ def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ..
     layout.write_weights(folder, plan.form, specs, numbers, max_shard_size)
     if plan.kept or plan.carried:
         write_safetensors(folder / RESIDUE, execute.residue_specs(plan), execute.residue(plan))
-    source = plan.source.folder
-    return tuple(odd), copy_files(source.path if source.path.is_dir() else source.path.parent, folder)
+    return tuple(odd), copy_files(plan.source.folder.home, folder)
 
 
 def _prove(result: Conversion, folder: Path, verify: str, device: str, mappings: tuple[Path, ...]) -> Conversion:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from portkit.plan import Plan
 
 VERSION = 1  # of the record's own form
+_LISTED, _SHOWN = 1000, 12  # how many names the record and a warning have
 
 
 def describe(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -63,10 +64,27 @@ def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
 
 
+def behind_note(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The warning that some files of the source were not copied; nothing where there are none."""
+    return (f"not copied: {', '.join(_bounded(names, _SHOWN))}",) if names else ()
+
+
+def _bounded(names: tuple[str, ...], most: int) -> list[str]:
+    return [*names[:most], *([f"… and {len(names) - most} more"] if len(names) > most else [])]
+
+
 def make_record(
-    plan: Plan, proofs: dict[str, Any], files: tuple[OutputFile, ...], warnings: tuple[str, ...]
+    plan: Plan,
+    proofs: dict[str, Any],
+    files: tuple[OutputFile, ...],
+    behind: tuple[str, ...],
+    warnings: tuple[str, ...],
 ) -> dict[str, Any]:
-    """The record of one conversion. `proofs` are the verdicts, `files` all of the folder but the record itself."""
+    """The record of one conversion.
+
+    `proofs` are the verdicts, `files` all of the output but the record itself, `behind` what the source's folder
+    has besides and is in no output.
+    """
     source, model = plan.source, plan.model
     configs = source.folder.record.get("configs")
     return {
@@ -102,6 +120,7 @@ def make_record(
         "restored": list(plan.restored),
         "dropped": dict(plan.dropped),
         "files": [asdict(f) for f in files],
+        "left_behind": _bounded(behind, _LISTED),
         "warnings": list(warnings),
         "proofs": proofs,
         "configs": {

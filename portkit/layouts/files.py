@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from portkit.layouts.base import Model
@@ -50,13 +50,35 @@ def label_fields(model: Model) -> dict[str, Any]:
     }
 
 
+def travelling(source: Path) -> tuple[str, ...]:
+    """The names of what travels unchanged, of that which is there."""
+    return tuple(name for name in TRAVEL if (source / name).is_file())
+
+
 def copy_files(source: Path, target: Path) -> tuple[str, ...]:
     """Copy what travels unchanged; returns the names of what was there."""
-    there = tuple(name for name in TRAVEL if (source / name).is_file())
+    there = travelling(source)
     for name in there:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
     return there
+
+
+def left_behind(folder: Path, used: Collection[str], *, inside: str = "") -> tuple[str, ...]:
+    """The names of what lies in a folder and is not among `used`, hidden files too.
+
+    A folder is one name, with a slash at its end, unless a file inside is used.
+    """
+    names: list[str] = []
+    for path in sorted(folder.iterdir()):
+        name = inside + path.name
+        if not path.is_dir():
+            names += [] if name in used else [name]
+        elif any(n.startswith(f"{name}/") for n in used):
+            names += left_behind(path, used, inside=f"{name}/")
+        else:
+            names.append(f"{name}/")
+    return tuple(names)
 
 
 def output_files(folder: Path, copied: tuple[str, ...]) -> tuple[OutputFile, ...]:

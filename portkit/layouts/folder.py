@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats import open_container
+from portkit.layouts.files import left_behind, travelling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,17 @@ class Folder:
     record: Mapping[str, Any]
     residue: Container | None
     notes: tuple[str, ...]
+
+    @property
+    def home(self) -> Path:
+        """The folder that it lies in; the one around it where a weight file was named."""
+        return self.path if self.path.is_dir() else self.path.parent
+
+    def left_behind(self) -> tuple[str, ...]:
+        """The names of all files and folders beside the weights that were not read and do not travel."""
+        read = {self.weights.name, RECORD, RESIDUE, *(t.file for t in self.container.tensors.values())}
+        own = self.config_path.parent.samefile(self.home)
+        return left_behind(self.home, {*read, *travelling(self.home), *([self.config_path.name] if own else [])})
 
 
 def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folder:
