@@ -13,7 +13,7 @@ from portkit import execute
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UsageError
 from portkit.formats.safetensors_file import write_safetensors
-from portkit.layouts.files import OutputFile, copy_files, output_files, write_json
+from portkit.layouts.files import OutputFile, copy_files, hashed, output_files, travelling, write_json
 from portkit.layouts.folder import RECORD, RESIDUE
 from portkit.layouts.registry import LAYOUTS, layout_of
 from portkit.moves import Options
@@ -35,8 +35,8 @@ SHARD = 50_000_000_000  # bytes, as transformers 5 splits
 class Conversion:
     """What a conversion did: its plan, its proofs, the folder, and warnings in the order in which they arose.
 
-    `files` are those of the output, but for the record; empty where there is no output. `left_behind` names what the
-    source's folder has besides and was not copied.
+    `files` are those of the output, but for the record; of a dry run, those that would be copied. `left_behind`
+    names what the source's folder has besides and was not copied.
     """
 
     plan: Plan
@@ -55,7 +55,8 @@ class Conversion:
     def record(self) -> dict[str, Any]:
         """What `portkit.json` says of it."""
         proofs = {n: v.as_dict() for n, v in (("tensors", self.tensors), ("forward", self.forward)) if v}
-        return make_record(self.plan, proofs, self.files, self.left_behind, self.warnings)
+        record = make_record(self.plan, proofs, self.files, self.left_behind, self.warnings)
+        return {**record, "dry_run": True} if self.path is None else record
 
 
 def inspect(path: Path | str, **options: Any) -> Checkpoint:  # noqa: ANN401 - those of open_checkpoint
@@ -90,7 +91,8 @@ def convert(
     warnings = (*warnings_of(opened), *plan.warnings, *behind_note(behind))
     planned = Conversion(plan, None, None, None, warnings, left_behind=behind)
     if dry_run:
-        return planned
+        home = opened.folder.home
+        return replace(planned, files=tuple(hashed(home, name, "copied") for name in travelling(home)))
     mappings = tuple((open_with or {}).get("mappings", ()))
     with new_folder(Path(target), force=force) as folder:
         odd, copied = _write(plan, folder, max_shard_size)

@@ -94,7 +94,7 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--strict", is_flag=True, help="Refuse a target that computes another function.")
 @click.option("--force", is_flag=True, help="Replace the target once the new one is complete.")
-@click.option("--dry-run", is_flag=True, help="Print the plan, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the plan, tensor by tensor; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record.")
 def convert(source: Path, target: Path, as_json: bool, **options: Any) -> None:  # noqa: ANN401
     """Convert a checkpoint into a new folder, and prove it."""

@@ -6,11 +6,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import portkit
+from portkit.axes import spell
 from portkit.pooler import inspect_pooler
 
 if TYPE_CHECKING:
     from portkit.checkpoint import Checkpoint
     from portkit.layouts.files import OutputFile
+    from portkit.moves import Move
     from portkit.plan import Plan
 
 VERSION = 1  # of the record's own form
@@ -73,6 +75,25 @@ def _bounded(names: tuple[str, ...], most: int) -> list[str]:
     return [*names[:most], *([f"… and {len(names) - most} more"] if len(names) > most else [])]
 
 
+def describe_move(plan: Plan, step: Move) -> dict[str, Any]:
+    """One tensor of the target: its names, and how dtype, axes and rows change on the way."""
+    stored = plan.source.folder.container.tensors[step.source].spec if step.source else step.target
+    axes = plan.source.axes(step.logical) if step.source else step.slot.axes
+    return {
+        "logical": step.logical,
+        "source": step.source,
+        "target": step.target.name,
+        "how": step.how,
+        "shape": list(step.target.shape),
+        "dtype": step.target.dtype,
+        "source_dtype": stored.dtype,
+        "axes": spell(step.slot.axes),
+        "source_axes": spell(axes),
+        "rows_cut": list(step.cut),
+        "rows_added": list(step.grow),
+    }
+
+
 def make_record(
     plan: Plan,
     proofs: dict[str, Any],
@@ -102,16 +123,7 @@ def make_record(
             "pooler": asdict(plan.pooler),
             "facts": asdict(model.facts),
         },
-        "tensors": [
-            {
-                "logical": m.logical,
-                "source": m.source,
-                "target": m.target.name,
-                "how": m.how,
-                "dtype": m.target.dtype,
-            }
-            for m in plan.moves
-        ],
+        "tensors": [describe_move(plan, m) for m in plan.moves],
         "tied": dict(plan.tied),
         "kept": [
             {"name": k.name, "source": k.source, "layout": k.layout or source.anatomy.layout, "reason": k.reason}

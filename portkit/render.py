@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from portkit.record import describe_move
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -73,6 +75,7 @@ def render_conversion(result: Conversion) -> str:
                 ("head", plan.model.facts.head_style or ""),
             ]
         ),
+        *([] if result.path else _planned(result)),
         *(f"  dropped      {name}: {why}" for name, why in plan.dropped.items()),
         *(f"  kept         {k.name}: {k.reason}" for k in (*plan.kept, *plan.carried)),
         *(f"  restored     {name}" for name in plan.restored),
@@ -82,6 +85,29 @@ def render_conversion(result: Conversion) -> str:
         _last_line(result),
     ]
     return "\n".join(lines)
+
+
+def _planned(result: Conversion) -> list[str]:
+    """What a dry run would do: every move, what shares another tensor's numbers, and the files that travel."""
+    plan = result.plan
+    letters = ", ".join(f"{letter} = {size}" for letter, size in sorted(plan.sizes.items()))
+    files = ", ".join(f.name for f in result.files)
+    return [
+        *_rows([("letters", letters), ("files", f"{files}, copied" if files else "")]),
+        *(_move(describe_move(plan, step)) for step in plan.moves),
+        *(f"  tied         {name}: the numbers of {other}" for name, other in plan.tied.items()),
+    ]
+
+
+def _move(step: dict[str, Any]) -> str:
+    turned = step["source_axes"] != step["axes"]
+    axes = f"{step['source_axes']} -> {step['axes']}, transposed" if turned else step["axes"]
+    cast = step["source_dtype"] != step["dtype"]
+    dtype = f"{step['source_dtype']} -> {step['dtype']}" if cast else step["dtype"]
+    words = ("cut in front", "cut behind", "of zeros in front", "of zeros behind")
+    rows = [f", {n} rows {what}" for n, what in zip((*step["rows_cut"], *step["rows_added"]), words, strict=True) if n]
+    names = " -> ".join(n for n in (step["source"], step["target"]) if n)
+    return f"  {step['how']:<13}{names}: {axes}, {dtype}{''.join(rows)}"
 
 
 def render_forward(verdict: ForwardVerdict) -> list[str]:

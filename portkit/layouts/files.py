@@ -83,10 +83,12 @@ def left_behind(folder: Path, used: Collection[str], *, inside: str = "") -> tup
 
 def output_files(folder: Path, copied: tuple[str, ...]) -> tuple[OutputFile, ...]:
     """Every file in an output folder, by name; read once, for the hash."""
-    files = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        name = path.relative_to(folder).as_posix()
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        files.append(OutputFile(name, "copied" if name in copied else "written", path.stat().st_size, digest))
-    return tuple(files)
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    return tuple(hashed(folder, name, "copied" if name in copied else "written") for name in names)
+
+
+def hashed(folder: Path, name: str, how: str) -> OutputFile:
+    """One file, read for its hash."""
+    with (folder / name).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return OutputFile(name, how, file.tell(), digest)
