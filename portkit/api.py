@@ -7,9 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from portkit import execute
+from portkit.casts import Watch
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UsageError
 from portkit.formats.safetensors_file import write_safetensors
@@ -24,7 +23,6 @@ from portkit.table.load import suggestion
 from portkit.verify.tensors import TensorVerdict, prove_tensors
 
 if TYPE_CHECKING:
-    from portkit.tensors import Array
     from portkit.verify.agreement import ForwardVerdict
 
 VERIFY = ("auto", "none", "tensors", "forward")
@@ -114,22 +112,16 @@ class ProofFailed(Exception):  # noqa: N818 - a verdict, not an error of the pro
 
 
 def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    layout, odd = layout_of(plan.layout), []
-
-    def look(name: str, array: Array) -> None:
-        if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
-            with np.errstate(over="ignore", invalid="ignore"):
-                finite = np.isfinite(array.sum(dtype=np.float32)) or np.isfinite(array).all()
-            odd.extend([] if finite else [f"{name} holds NaN or infinity"])
-
+    layout, watch = layout_of(plan.layout), Watch({m.source: m.target.dtype for m in plan.moves})
     layout.write_config(folder, plan.model)
     back = execute.restored(plan)
     specs = [*(m.target for m in plan.moves), *(t.spec for t in back)]
-    numbers = chain(execute.arrays(plan, look), (t.read() for t in back))
+    numbers = chain(execute.arrays(plan, watch), (t.read() for t in back))
     layout.write_weights(folder, plan.form, specs, numbers, max_shard_size)
+    watch.raise_if_unfit()
     if plan.kept or plan.carried:
         write_safetensors(folder / RESIDUE, execute.residue_specs(plan), execute.residue(plan))
-    return tuple(odd), copy_files(plan.source.folder.home, folder)
+    return tuple(dict.fromkeys(watch.notes)), copy_files(plan.source.folder.home, folder)
 
 
 def _prove(result: Conversion, folder: Path, verify: str, device: str, mappings: tuple[Path, ...]) -> Conversion:

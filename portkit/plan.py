@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from portkit.accounting import UNEXPLAINED, Kept, account
+from portkit.casts import cast_notes
 from portkit.checkpoint import Checkpoint, facts_of, reserved_positions
 from portkit.config import Config, spelled
 from portkit.errors import Problem, RefusedError, UsageError
@@ -67,6 +68,9 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     form = _form(options)
     moves = make_moves(source, slots, config, sizes, options, pooler)
     moves = sorted(moves, key=lambda m: m.target.name)
+    notes += cast_notes(
+        (source.folder.container.tensors[m.source].spec.dtype, m.target.dtype) for m in moves if m.source
+    )
     used = [(m.source, m.logical, m.cut) for m in moves]
     accounts = account(source, used, slots, options.drop, keep=options.residue)
     facts = facts_of(table, task, config.values, has_pooler=pooler.present and pooler.home == "backbone")
