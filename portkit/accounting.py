@@ -44,11 +44,18 @@ class Accounts:
 
 
 def account(
-    source: Checkpoint, used: Sequence[Used], slots: Mapping[str, Slot], drop: Sequence[str], *, keep: bool
+    source: Checkpoint,
+    used: Sequence[Used],
+    slots: Mapping[str, Slot],
+    drop: Sequence[str],
+    *,
+    keep: bool,
+    no_pooler: str = "",
 ) -> Accounts:
     """Sort what a conversion does not move. `keep` puts into the residue what the target cannot hold.
 
     `slots` are the target's: what its table ties there, and was not moved, shares the numbers of another tensor.
+    `no_pooler` is the reason why the target has none.
     Raises RefusedError listing every tensor that would be lost without a word.
     """
     anatomy = source.anatomy
@@ -61,7 +68,7 @@ def account(
     rest = [n for n in rest if n not in dropped]
     tied |= {n: anatomy.stored[to] for n in rest if (to := _tied_to(slots, _logical(source, n)))}
     rest = [n for n in rest if n not in tied]
-    kept = [_kept_or_refused(source, n, keep=keep) for n in rest]
+    kept = [_kept_or_refused(source, n, keep=keep, no_pooler=no_pooler) for n in rest]
     problems = [k for k in kept if isinstance(k, Problem)]
     if problems:
         raise RefusedError("tensors of the source have no place in the target", problems)
@@ -79,11 +86,11 @@ def _tied_to(slots: Mapping[str, Slot], logical: str | None) -> str:
     return slot.place.tied if slot else ""
 
 
-def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool) -> Kept | Problem:
+def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool, no_pooler: str) -> Kept | Problem:
     logical = _logical(source, stored)
     if logical is not None:
-        reason = f"the target has no place for {logical}"
-        return Kept(stored, reason)
+        reason = no_pooler if logical.startswith("pooler.") else ""
+        return Kept(stored, reason or f"the target has no place for {logical}")
     if _changes_function(source, stored):
         hint = (
             f"--drop {stored!r} reads the rest as a plain {source.anatomy.table.family}, which is then another function"

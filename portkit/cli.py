@@ -55,7 +55,7 @@ def _reading(command: Callable[..., None]) -> Callable[..., None]:
 @click.group(cls=_Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="portkit")
 def main() -> None:
-    """Port BERT-like checkpoints between Hugging Face, KerasHub and Burn, and prove that they compute the same."""
+    """Port checkpoints of BERT-like encoders between frameworks, and prove that they compute the same."""
 
 
 @main.command()
@@ -75,7 +75,7 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @main.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=click.Path(path_type=Path))
-@click.option("--to", required=True, metavar="LAYOUT", help="Layout to write: hf or burn.")
+@click.option("--to", required=True, metavar="LAYOUT", help="Layout to write, such as hf or burn.")
 @_reading
 @click.option("--format", "form", help="File format of the weights; for burn: bpk, safetensors or mpk.")
 @click.option("--dialect", help="Another convention of the layout, such as bert-burn.")
@@ -84,14 +84,33 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
     type=click.Choice(["keep", "drop", "require", "synthesize"]),
     default="keep",
     show_default=True,
+    help="What the source has; none (it goes into the residue); fail without one; zeros where there is none.",
 )
-@click.option("--head-style", type=click.Choice(["keep", "bert", "roberta"]), default="keep", show_default=True)
+@click.option(
+    "--head-style",
+    type=click.Choice(["keep", "bert", "roberta"]),
+    default="keep",
+    show_default=True,
+    help="Where a sentence head's tanh layer lives: in the backbone's pooler, or in the head.",
+)
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16", "float64"]), help="Cast the weights.")
 @click.option("--drop", multiple=True, metavar="PATTERN", help="Leave out tensors of these names.")
 @click.option("--residue/--no-residue", default=False, help="Keep what no row explains beside the weights.")
 @click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
-@click.option("--verify", type=click.Choice(["auto", "none", "tensors", "forward"]), default="auto", show_default=True)
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)
+@click.option(
+    "--verify",
+    type=click.Choice(["auto", "none", "tensors", "forward"]),
+    default="auto",
+    show_default=True,
+    help="Which proofs to make; auto and forward make both.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="Where the forward proof runs.",
+)
 @click.option("--strict", is_flag=True, help="Refuse a target that computes another function.")
 @click.option("--force", is_flag=True, help="Replace the target once the new one is complete.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, tensor by tensor; write nothing.")

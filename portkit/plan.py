@@ -72,7 +72,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         (source.folder.container.tensors[m.source].spec.dtype, m.target.dtype) for m in moves if m.source
     )
     used = [(m.source, m.logical, m.cut) for m in moves]
-    accounts = account(source, used, slots, options.drop, keep=options.residue)
+    accounts = account(source, used, slots, options.drop, keep=options.residue, no_pooler=pooler.evidence)
     facts = facts_of(table, task, config.values, has_pooler=pooler.present and pooler.home == "backbone")
     growth = slots[POSITIONS].growth(config.values) if POSITIONS in slots else (0, 0)
     model = Model(table, task, dialect, config, facts, _widest(moves), growth, _carried(source, options.to))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from portkit.tensors import LazyTensor
 
 POLICIES = ("keep", "drop", "require", "synthesize")
+_DROPPED = "--pooler drop"
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,10 @@ def _judge(kernel: LazyTensor, bias: LazyTensor | None, spread: float) -> tuple[
     weights = kernel.read().astype(np.float64)
     std = float(weights.std())
     if not weights.any():
-        return False, "all zeros: synthesised, its output says nothing"
+        return False, "all zeros, as if synthesised; its output says nothing"
     close = "as initialised" if abs(std - spread) < 0.05 * spread else f"initializer_range is {spread:g}"
     if bias is not None and not bias.read().any():
-        return False, f"bias exactly 0, standard deviation {std:.4f} ({close}): it looks never trained"
+        return False, f"bias exactly 0, standard deviation {std:.4f} ({close})"
     return True, f"bias moved away from 0, standard deviation {std:.4f} ({close})"
 
 
@@ -66,10 +67,11 @@ def target_pooler(
         raise _refused("--pooler require", "the source has no pooler", found.evidence)
     if task.pooler in ("read", "head"):
         return _read_pooler(found, task, policy, lacks)
-    if policy == "drop" or (task.pooler == "unread" and spare is not True) or lacks:
-        if policy in ("require", "synthesize"):
-            raise _refused(f"--pooler {policy}", "the target has no place for a pooler", lacks or str(spare))
-        return Pooler(False, evidence=lacks or (str(spare) if spare is not True else "dropped on request"))
+    why = lacks or (str(spare) if task.pooler == "unread" and spare is not True else "")
+    if why and policy in ("require", "synthesize"):
+        raise _refused(f"--pooler {policy}", "the target has no place for a pooler", why)
+    if why or policy == "drop":
+        return Pooler(False, evidence=why or (_DROPPED if found.present else found.evidence))
     if policy == "synthesize" and not found.present:
         return Pooler(True, "backbone", "synthesised", False, "zeros: the pooled output is exactly 0, and no feature")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from portkit.record import describe_move
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 def render_inspection(found: dict[str, Any]) -> str:
     """What `describe` found, for a reader."""
     pooler, head, facts = found["pooler"], found["head"], found["facts"]
-    where = f"present in the {pooler['home']}" if pooler["present"] else "absent"
-    trained = {True: ", looks trained", False: ", looks never trained", None: ""}[pooler["trained"]]
     style = f"{head['style']} style, {head['activation']}" if head["style"] else "no pooled head"
     labels = f", {head['labels']} labels" if head["labels"] else ""
     lines = [
@@ -33,7 +32,7 @@ def render_inspection(found: dict[str, Any]) -> str:
                 ("dialect", found["dialect"] or ""),
                 ("evidence", "; ".join(found["evidence"])),
                 ("taken off", ", ".join(found["removed"])),
-                ("pooler", f"{where}{trained}: {pooler['evidence']}"),
+                ("pooler", _pooler(pooler)),
                 ("head", f"{style}{labels}"),
                 ("sizes", _sizes(facts)),
                 ("function", _function(facts)),
@@ -43,6 +42,13 @@ def render_inspection(found: dict[str, Any]) -> str:
         *(f"  warning      {text}" for text in found["warnings"]),
     ]
     return "\n".join(lines)
+
+
+def _pooler(pooler: dict[str, Any]) -> str:
+    trained = {True: ", looks trained", False: ", looks never trained", None: ""}[pooler["trained"]]
+    where = f"present in the {pooler['home']}" if pooler["present"] else "absent"
+    made = ", synthesised" if pooler["origin"] == "synthesised" else trained
+    return f"{where}{made}: {pooler['evidence']}"
 
 
 def _sizes(facts: dict[str, Any]) -> str:
@@ -64,7 +70,8 @@ def render_conversion(result: Conversion) -> str:
         (len(plan.kept), "kept in the residue"),
         (len(plan.dropped), "dropped"),
     ]
-    pooler = f"{'present' if plan.pooler.present else 'absent'}, {plan.pooler.origin}: {plan.pooler.evidence}"
+    kept = any(k.reason == plan.pooler.evidence for k in plan.kept)
+    pooler = _pooler(asdict(plan.pooler)) + ("; the source's goes into the residue" if kept else "")
     facts = plan.model.facts
     lines = [
         f"{plan.source.anatomy.layout} -> {plan.layout} ({plan.form}): {plan.model.table.family}, {facts.task}",
@@ -77,7 +84,8 @@ def render_conversion(result: Conversion) -> str:
         ),
         *([] if result.path else _planned(result)),
         *(f"  dropped      {name}: {why}" for name, why in plan.dropped.items()),
-        *(f"  kept         {k.name}: {k.reason}" for k in (*plan.kept, *plan.carried)),
+        *(f"  kept         {k.name}: {k.reason}" for k in plan.kept),
+        *(f"  carried on   {k.name}: {k.reason}" for k in plan.carried),
         *(f"  restored     {name}" for name in plan.restored),
         *(f"  warning      {text}" for text in result.warnings),
         *([f"proof tensors  {result.tensors}"] if result.tensors else []),
