@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats import open_container
+from portkit.formats.sharded import NUMBERED
 from portkit.layouts.files import left_behind, travelling
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def _find_weights(folder: Path, tables: Tables) -> Path:
         return found[0]
     if not found:
         raise _no_weights(folder, tuple(usual))
+    if all(NUMBERED.fullmatch(p.name) for p in found):
+        raise _no_index(folder, found)
     names = ", ".join(p.name for p in found)
     hint = f"name the one to read, as in {found[0]}"
     raise UnreadableError(
@@ -127,6 +130,13 @@ def _unusual(folder: Path) -> list[Path]:
     )
     indexes = sorted(p for p in folder.iterdir() if p.name.endswith((".safetensors.index.json", ".bin.index.json")))
     return indexes or files
+
+
+def _no_index(folder: Path, shards: list[Path]) -> UnreadableError:
+    suffix = shards[0].suffix
+    hint = f"download *{suffix}.index.json too, or save the model again: it says which tensor lies in which file"
+    found = f"{len(shards)} files such as {shards[0].name}"
+    return unreadable(folder, "shards without their index", expected=f"*{suffix}.index.json", found=found, hint=hint)
 
 
 def _no_weights(folder: Path, usual: tuple[str, ...]) -> UnreadableError:
