@@ -128,7 +128,8 @@ def _storages(raw: Toml) -> dict[str, Storage]:
 
 def _storage(name: str, entry: Toml) -> Storage:
     parts = {kind: {part: _leaf(text) for part, text in entry[kind].items()} for kind in KINDS if kind in entry}
-    wrappers = Wrappers(**{k: tuple(v) for k, v in entry.get("wrappers", {}).items()})
+    left = dict(entry.get("wrappers", {}))
+    undo = left.pop("undo", {})
     return Storage(
         name,
         entry.get("about", ""),
@@ -136,7 +137,7 @@ def _storage(name: str, entry: Toml) -> Storage:
         entry.get("also", {}),
         tuple(entry.get("formats", ())),
         tuple(entry.get("weights", ())),
-        wrappers,
+        Wrappers(**{k: tuple(v) for k, v in left.items()}, undo=undo),
     )
 
 

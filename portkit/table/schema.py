@@ -153,12 +153,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Wrappers:
-    """What training loops leave around the names of a model."""
+    """What training loops leave around the names of a model.
+
+    `undo` maps a word in the names of weights that a tool has split or packed to what to do about it.
+    """
 
     infixes: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
-    nests: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    undo: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ class Storage:
     also: Mapping[str, Mapping[str, str]]  # kind -> part -> old leaf name
     formats: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()  # file names under which a folder keeps its weights
-    wrappers: Wrappers = Wrappers()
+    wrappers: Wrappers = field(default_factory=Wrappers)
 
 
 @dataclass(frozen=True)
