@@ -1,4 +1,4 @@
-"""Port BERT-like checkpoints between Hugging Face, KerasHub and Burn, and prove that they compute the same function.
+"""Port checkpoints of BERT-like encoders between frameworks, and prove that they compute the same function.
 
 >>> import portkit
 >>> result = portkit.convert("all-MiniLM-L6-v2", "minilm-burn", to="burn")  # doctest: +SKIP

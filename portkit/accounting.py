@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from portkit.checkpoint import Checkpoint
+    from portkit.table.slots import Slot
 
 UNEXPLAINED = "no row explains it"
 
@@ -40,7 +41,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Used:
-    """What a conversion does with one stored tensor: its name, its logical name, rows cut off in front, what it takes in."""
+    """What a conversion does with a stored tensor: rows cut off in front, and the logical table that it takes in."""
 
     stored: str
     logical: str
@@ -58,12 +59,21 @@ class Accounts:
 
 
 def account(
-    source: Checkpoint, used: Sequence[Used], drop: Sequence[str], *, keep: bool | None, needless: Mapping[str, str]
+    source: Checkpoint,
+    used: Sequence[Used],
+    slots: Mapping[str, Slot],
+    drop: Sequence[str],
+    *,
+    keep: bool | None,
+    needless: Mapping[str, str],
+    no_pooler: str = "",
 ) -> Accounts:
     """Sort what a conversion does not move.
 
+    `slots` are the target's: what its table ties there, and was not moved, shares the numbers of another tensor.
     What the target has no place for is kept, unless `keep` is False; then it is dropped by that name. What no row
-    explains is kept only where `keep` is True. `needless` gives a reason to drop for logical names.
+    explains is kept only where `keep` is True. `needless` gives a reason to drop for logical names, `no_pooler` the
+    reason why the target has none.
     Raises RefusedError listing every tensor that would be lost without a word.
     """
     anatomy = source.anatomy
@@ -76,12 +86,10 @@ def account(
     dropped |= {n: f"--drop {p!r}" for n in rest if (p := next((p for p in drop if fnmatchcase(n, p)), None))}
     _check_patterns(drop, rest)
     rest = [n for n in rest if n not in dropped]
-    tied |= {
-        n: anatomy.stored["embeddings.word.table"] for n in rest if _logical(source, n) == "masked_lm.decoder.kernel"
-    }
+    tied |= {n: anatomy.stored[to] for n in rest if (to := _tied_to(slots, _logical(source, n)))}
     rest = [n for n in rest if n not in tied]
     dropped |= {n: why for n in rest if (why := needless.get(_logical(source, n) or ""))}
-    kept = [_kept_or_refused(source, n, used, keep=keep is True) for n in rest if n not in dropped]
+    kept = [_kept_or_refused(source, n, used, keep is True, no_pooler) for n in rest if n not in dropped]
     problems = [k for k in kept if isinstance(k, Problem)]
     if problems:
         raise RefusedError("tensors of the source have no place in the target", problems)
@@ -96,12 +104,24 @@ def _logical(source: Checkpoint, stored: str) -> str | None:
     return next((k for k, n in source.anatomy.stored.items() if n == stored), None)
 
 
-def _kept_or_refused(source: Checkpoint, stored: str, used: Sequence[Used], *, keep: bool) -> Kept | Problem:
+def _tied_to(slots: Mapping[str, Slot], logical: str | None) -> str:
+    """The logical tensor that the target reads instead of this one; nothing where it has a place of its own."""
+    slot = slots.get(logical or "")
+    return slot.place.tied if slot else ""
+
+
+def _kept_or_refused(
+    source: Checkpoint,
+    stored: str,
+    used: Sequence[Used],
+    keep: bool,
+    no_pooler: str,
+) -> Kept | Problem:
     logical = _logical(source, stored) or next((k for k, n in source.aside().items() if n == stored), None)
     if logical is not None:
         into = next((u.logical for u in used if u.absorbs == logical), "")
-        reason = f"folded into {into}" if into else f"the target has no place for {logical}"
-        return Kept(stored, reason, logical=logical)
+        reason = f"folded into {into}" if into else (no_pooler if logical.startswith("pooler.") else "")
+        return Kept(stored, reason or f"the target has no place for {logical}", logical=logical)
     if _changes_function(source, stored):
         hint = (
             f"--drop {stored!r} reads the rest as a plain {source.anatomy.table.family}, which is then another function"

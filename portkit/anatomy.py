@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from portkit.candidates import BACKBONE, Candidate, Wanted, candidates_for
 from portkit.errors import Problem, UnknownModelError
+from portkit.names import check_form
 from portkit.table.load import suggestion
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def identify(
     another model than the names show.
     """
     layouts = [n for n in tables.layouts if formats in tables.storages[n].formats]
+    for layout in layouts:
+        check_form(names, tables.storages[layout].wrappers.undo)
     families, evidence = _families(config, layouts, tables, wanted)
     candidates = list(candidates_for(names, layouts, families, tables, wanted))
     fitting = [c for c in candidates if not c.missing and wanted.layout in (None, c.storage.name)]

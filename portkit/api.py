@@ -7,26 +7,22 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from portkit import execute
+from portkit.casts import Watch
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UsageError
 from portkit.formats.safetensors_file import write_safetensors
-from portkit.layouts.files import copy_files, write_json
+from portkit.layouts.files import OutputFile, copy_files, hashed, output_files, travelling, write_json
 from portkit.layouts.folder import RECORD, RESIDUE
-from portkit.layouts.keras_folder import TASK_WEIGHTS
 from portkit.layouts.registry import LAYOUTS, layout_of
-from portkit.memory import digests
 from portkit.moves import Options
 from portkit.output import new_folder
 from portkit.plan import Plan, make_plan
-from portkit.record import make_record
+from portkit.record import behind_note, make_record, warnings_of
 from portkit.table.load import suggestion
 from portkit.verify.tensors import TensorVerdict, prove_tensors
 
 if TYPE_CHECKING:
-    from portkit.tensors import Array
     from portkit.verify.agreement import ForwardVerdict
 
 VERIFY = ("auto", "none", "tensors", "forward")
@@ -35,18 +31,30 @@ SHARD = 50_000_000_000  # bytes, as transformers 5 splits
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a conversion did: its plan, its proofs, the folder, and warnings in the order in which they arose."""
+    """What a conversion did: its plan, its proofs, the folder, and warnings in the order in which they arose.
+
+    `files` are those of the output, but for the record; of a dry run, those that would be copied. `left_behind`
+    names what the source's folder has besides and was not copied.
+    """
 
     plan: Plan
     path: Path | None
     tensors: TensorVerdict | None
     forward: ForwardVerdict | None
     warnings: tuple[str, ...]
+    files: tuple[OutputFile, ...] = ()
+    left_behind: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:
         """No proof that was made failed."""
         return (self.tensors is None or self.tensors.equal) and (self.forward is None or self.forward.agrees)
+
+    def record(self) -> dict[str, Any]:
+        """What `portkit.json` says of it."""
+        proofs = {n: v.as_dict() for n, v in (("tensors", self.tensors), ("forward", self.forward)) if v}
+        record = make_record(self.plan, proofs, self.files, self.left_behind, self.warnings)
+        return {**record, "dry_run": True} if self.path is None else record
 
 
 def inspect(path: Path | str, **options: Any) -> Checkpoint:  # noqa: ANN401 - those of open_checkpoint
@@ -77,17 +85,21 @@ def convert(
             raise UsageError("unknown choice", [Problem(what, f"{word!r} is none", hint=suggestion(word, known))])
     opened = open_checkpoint(source, **(open_with or {}))
     plan = make_plan(opened, Options(to=to, **options))
+    behind = opened.folder.left_behind()
+    warnings = (*warnings_of(opened), *plan.warnings, *behind_note(behind))
+    planned = Conversion(plan, None, None, None, warnings, left_behind=behind)
     if dry_run:
-        return Conversion(plan, None, None, None, plan.warnings)
+        home = opened.folder.home
+        return replace(planned, files=tuple(hashed(home, name, "copied") for name in travelling(home)))
     mappings = tuple((open_with or {}).get("mappings", ()))
     with new_folder(Path(target), force=force) as folder:
-        odd, files = _write(plan, folder, max_shard_size)
-        result = Conversion(plan, Path(target), None, None, (*plan.warnings, *odd))
+        odd, copied = _write(plan, folder, max_shard_size)
+        result = replace(planned, path=Path(target), warnings=(*planned.warnings, *odd))
         result = _prove(result, folder, verify, device, mappings)
-        proofs = {n: v.as_dict() for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v}
-        write_json(folder / RECORD, make_record(plan, proofs, files, odd, _weights(plan, folder)))
         if not result.proved:
             raise ProofFailed(result)
+        result = replace(result, files=output_files(folder, copied))
+        write_json(folder / RECORD, result.record())
     return result
 
 
@@ -100,32 +112,16 @@ class ProofFailed(Exception):  # noqa: N818 - a verdict, not an error of the pro
 
 
 def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    layout, odd = layout_of(plan.layout), []
-
-    def look(name: str, array: Array) -> None:
-        if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
-            with np.errstate(over="ignore", invalid="ignore"):
-                finite = np.isfinite(array.sum(dtype=np.float32)) or np.isfinite(array).all()
-            odd.extend([] if finite else [f"{name} holds NaN or infinity"])
-
+    layout, watch = layout_of(plan.layout), Watch({m.source: m.target.dtype for m in plan.moves})
     layout.write_config(folder, plan.model)
     back = execute.restored(plan)
     specs = [*(m.target for m in plan.moves), *(t.spec for t in back)]
-    numbers = chain(execute.arrays(plan, look), (t.read() for t in back))
+    numbers = chain(execute.arrays(plan, watch), (t.read() for t in back))
     layout.write_weights(folder, plan.form, specs, numbers, max_shard_size)
+    watch.raise_if_unfit()
     if plan.kept or plan.carried:
         write_safetensors(folder / RESIDUE, execute.residue_specs(plan), execute.residue(plan))
-    source = plan.source.folder
-    return tuple(odd), copy_files(source.path if source.path.is_dir() else source.path.parent, folder)
-
-
-def _weights(plan: Plan, folder: Path) -> dict[str, str]:
-    """Digests of what was written, where the way back must know whether it is still the same."""
-    fixed = plan.model.table.layouts[plan.layout].fixed
-    if not fixed:
-        return {}
-    names = (*plan.source.tables.storages[plan.layout].weights, TASK_WEIGHTS)
-    return digests(folder / n for n in names if (folder / n).is_file())
+    return tuple(dict.fromkeys(watch.notes)), copy_files(plan.source.folder.home, folder)
 
 
 def _prove(result: Conversion, folder: Path, verify: str, device: str, mappings: tuple[Path, ...]) -> Conversion:

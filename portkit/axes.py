@@ -73,6 +73,11 @@ def flip(axes: Axes) -> Axes:
     return tuple(tuple((_FLIPPED[role], letter) for role, letter in group) for group in axes)
 
 
+def spell(axes: Axes) -> str:
+    """For a reader, one bracket for each stored dimension: `[out n d] [in h]`."""
+    return " ".join(f"[{group[0][0]} {' '.join(letter for _, letter in group)}]" for group in axes)
+
+
 def size_of(axis: Axis, sizes: Sizes) -> int:
     """The size of one axis. KeyError when `sizes` lacks its letter."""
     return int(axis[1]) if axis[1].isdigit() else sizes[axis[1]]

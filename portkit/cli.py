@@ -55,7 +55,7 @@ def _reading(command: Callable[..., None]) -> Callable[..., None]:
 @click.group(cls=_Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="portkit")
 def main() -> None:
-    """Port BERT-like checkpoints between Hugging Face, KerasHub and Burn, and prove that they compute the same."""
+    """Port checkpoints of BERT-like encoders between frameworks, and prove that they compute the same."""
 
 
 @main.command()
@@ -75,7 +75,7 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @main.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=click.Path(path_type=Path))
-@click.option("--to", required=True, metavar="LAYOUT", help="Layout to write: hf or burn.")
+@click.option("--to", required=True, metavar="LAYOUT", help="Layout to write, such as hf or burn.")
 @_reading
 @click.option("--format", "form", help="File format of the weights; for burn: bpk, safetensors or mpk.")
 @click.option("--dialect", help="Another convention of the layout, such as bert-burn.")
@@ -84,8 +84,15 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
     type=click.Choice(["keep", "drop", "require", "synthesize"]),
     default="keep",
     show_default=True,
+    help="What the source has; none (it goes into the residue); fail without one; zeros where there is none.",
 )
-@click.option("--head-style", type=click.Choice(["keep", "bert", "roberta"]), default="keep", show_default=True)
+@click.option(
+    "--head-style",
+    type=click.Choice(["keep", "bert", "roberta"]),
+    default="keep",
+    show_default=True,
+    help="Where a sentence head's tanh layer lives: in the backbone's pooler, or in the head.",
+)
 @click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16", "float64"]), help="Cast the weights.")
 @click.option("--drop", multiple=True, metavar="PATTERN", help="Leave out tensors of these names.")
 @click.option(
@@ -94,11 +101,23 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
     help="Keep beside the weights also what no row explains, or nothing; by default what the target has no place for.",
 )
 @click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
-@click.option("--verify", type=click.Choice(["auto", "none", "tensors", "forward"]), default="auto", show_default=True)
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "wgpu"]), default="cpu", show_default=True)
+@click.option(
+    "--verify",
+    type=click.Choice(["auto", "none", "tensors", "forward"]),
+    default="auto",
+    show_default=True,
+    help="Which proofs to make; auto and forward make both.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda", "wgpu"]),
+    default="cpu",
+    show_default=True,
+    help="Where the forward proof runs.",
+)
 @click.option("--strict", is_flag=True, help="Refuse a target that computes another function.")
 @click.option("--force", is_flag=True, help="Replace the target once the new one is complete.")
-@click.option("--dry-run", is_flag=True, help="Print the plan, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the plan, tensor by tensor; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record.")
 def convert(source: Path, target: Path, as_json: bool, **options: Any) -> None:  # noqa: ANN401
     """Convert a checkpoint into a new folder, and prove it."""
@@ -116,14 +135,9 @@ def convert(source: Path, target: Path, as_json: bool, **options: Any) -> None: 
 
 
 def _report(result: Conversion, *, as_json: bool) -> None:
-    from portkit.record import make_record
     from portkit.render import render_conversion
 
-    if as_json:
-        proofs = {n: v.as_dict() for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v}
-        click.echo(json.dumps(make_record(result.plan, proofs, (), result.warnings), indent=2))
-    else:
-        click.echo(render_conversion(result))
+    click.echo(json.dumps(result.record(), indent=2) if as_json else render_conversion(result))
 
 
 @main.group()

@@ -33,7 +33,7 @@ class Config:
 
 
 def read_config(
-    table: Table, layout: str, raw: Json, where: str, problems: list[Problem], remembered: Json = {}
+    table: Table, layout: str, raw: Json, where: str, problems: list[Problem], remembered: Json | None = None
 ) -> Config:
     """The logical config of a raw config.json. What is wrong is added to `problems`.
 
@@ -46,7 +46,7 @@ def read_config(
     for entry in table.config.values():
         name = entry.name_in(layout)
         if entry.name in fixed or not name:
-            values[entry.name] = fixed.get(entry.name, remembered.get(entry.name, entry.default))
+            values[entry.name] = fixed.get(entry.name, (remembered or {}).get(entry.name, entry.default))
         elif raw.get(name) is None and entry.default is not None:
             values[entry.name] = entry.default
             defaulted += [] if _is_reference(entry.default) else [entry.name]

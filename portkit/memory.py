@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from portkit.layouts.folder import Folder
@@ -33,7 +33,7 @@ def overruled(folder: Folder, table: Table, layout: str) -> dict[str, Any]:
     said = {n: v for n, v in _facts(folder).items() if n in fixed and n in table.config}
     if not said:
         return {}
-    same = digests(folder.weights_files()) == folder.record.get("weights")
+    same = {p.name: _digest(p) for p in folder.weights_files()}.items() <= _written(folder).items()
     return {n: v for n, v in said.items() if same or table.config[n].use == "size"}
 
 
@@ -46,13 +46,16 @@ def labels(folder: Folder) -> tuple[str, ...] | None:
     return next((names for names in found if names), None)
 
 
-def digests(files: Iterable[Path]) -> dict[str, str]:
-    """File name -> SHA-256 of its bytes, in hexadecimal."""
-    found = {}
-    for path in sorted(files):
-        with path.open("rb") as file:
-            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _written(folder: Folder) -> dict[str, str]:
+    """File name -> SHA-256 of what the conversion wrote, as the record says."""
+    files = folder.record.get("files")
+    entries = [f for f in files if isinstance(f, dict)] if isinstance(files, list) else []
+    return {str(f.get("name")): str(f.get("sha256")) for f in entries}
 
 
 def _facts(folder: Folder) -> Mapping[str, Any]:

@@ -94,7 +94,7 @@ class _Filler:
         config: Config,
         sizes: Mapping[str, int],
         options: Options,
-        synthesised: bool,  # noqa: FBT001 - a plain fact of the plan
+        synthesised: bool,
     ) -> None:
         self.source, self.config, self.sizes, self.options = source, config, sizes, options
         self.synthesised = synthesised
@@ -111,7 +111,9 @@ class _Filler:
         if slot.place.tied and logical not in self.untied:
             return []
         if not slot.name:
-            what = f"{self.options.to} always takes {slot.place.tied} in its place, and the source has numbers of its own"
+            what = (
+                f"{self.options.to} always takes {slot.place.tied} in its place, and the source has numbers of its own"
+            )
             return Problem(logical, what, hint="the two differ: with the other one this is another function")
         if logical.startswith("pooler.") and self.synthesised:
             return [self._made(logical, slot)]
@@ -126,9 +128,7 @@ class _Filler:
             return [self._restored(logical, slot, spare)]
         if folded:
             return [self._made(logical, slot)]
-        return Problem(
-            logical, "the target needs it and the source has none", hint=f"{slot.name} would be random"
-        )
+        return Problem(logical, "the target needs it and the source has none", hint=f"{slot.name} would be random")
 
     def _made(self, logical: str, slot: Slot) -> Move:
         dtype = next(iter(self.source.logical().values())).spec.dtype

@@ -47,7 +47,7 @@ def unwrap(
         raise UnknownModelError("no model was found", [Problem("", f"no name starts with --strip-prefix {strip!r}")])
     chosen, ignored, nest = _choose_nest(below, wrappers, tuple(anchors), separator)
     cleaned = _drop_infixes(chosen, wrappers)
-    front = _only(_prefixes(cleaned, anchors, separator))
+    front = _only(_prefixes(cleaned, anchors, separator), family_prefixes)
     outer, prefix = _split(front, family_prefixes)
     _check_outer(outer, wrappers, family_prefixes, front)
     clean = {n.removeprefix(outer): stored for n, stored in cleaned.items() if n.startswith(outer)}
@@ -62,6 +62,24 @@ def unwrap(
     )
 
 
+def check_form(names: Iterable[str], undo: Mapping[str, str]) -> None:
+    """Raise UnknownModelError for weights that a tool has split or packed: adapters, pruning, quantisation."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        for word in undo.keys() & set(name.replace("/", ".").split(".")):
+            found[word].append(name)
+    if found:
+        problems = [
+            Problem(word, "a tool has split or packed weights", found=_some(of), hint=undo[word])
+            for word, of in found.items()
+        ]
+        raise UnknownModelError("these are not the weights of a plain model", problems)
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
 Names = Mapping[str, str]  # name as cleaned so far -> stored name
 
 
@@ -69,17 +87,15 @@ def _choose_nest(
     names: Names, wrappers: Wrappers, anchors: tuple[str, ...], separator: str
 ) -> tuple[Names, dict[str, str], str]:
     """The one dictionary of a training checkpoint that holds a model, and what is training state beside it."""
+    state = {name for name in names if any(part in wrappers.ignored for part in name.split("/"))}
+    ignored = {names[name]: "training state, not a weight" for name in sorted(state)}
     groups: dict[str, dict[str, str]] = defaultdict(dict)
-    for name, stored in names.items():
-        if separator == "/":  # a tree of groups is one dictionary, but for its branches of training state
-            top = name.partition("/")[0]
-            groups[top if top in wrappers.ignored else ""][name] = stored
-            continue
+    if separator == "/":  # a tree of groups is one dictionary
+        return {n: s for n, s in names.items() if n not in state}, ignored, ""
+    for name in (n for n in names if n not in state):
         cut = name.rfind("/") + 1
-        groups[name[:cut]][name[cut:]] = stored
-    state = {nest for nest in groups if any(part in wrappers.ignored for part in nest.split("/"))}
-    ignored = {stored: "training state, not a weight" for nest in state for stored in groups[nest].values()}
-    models = sorted(g for g, m in groups.items() if g not in state and any(n.endswith(a) for n in m for a in anchors))
+        groups[name[:cut]][name[cut:]] = names[name]
+    models = sorted(g for g, m in groups.items() if any(n.endswith(a) for n in m for a in anchors))
     if len(models) > 1:
         raise _twice([repr(m) for m in models], models[0])
     nest = models[0] if models else ""
@@ -100,23 +116,24 @@ def _drop_infixes(names: Names, wrappers: Wrappers) -> dict[str, str]:
     return cleaned
 
 
-def _prefixes(names: Iterable[str], anchors: Iterable[str], separator: str) -> dict[str, str]:
-    """Prefix -> the name that shows it, for each backbone."""
+def _prefixes(names: Names, anchors: Iterable[str], separator: str) -> dict[str, str]:
+    """Prefix -> the stored name that shows it, for each backbone."""
     found = {}
-    for name in names:
+    for name, stored in names.items():
         for anchor in anchors:
             front = name.removesuffix(anchor)
             if name.endswith(anchor) and (not front or front.endswith(separator)):
-                found[front] = name
+                found[front] = stored
     return found
 
 
-def _only(prefixes: Mapping[str, str]) -> str:
+def _only(prefixes: Mapping[str, str], family_prefixes: Iterable[str]) -> str:
     if not prefixes:
         hint = "is this another architecture, or only a part of a model?"
         raise UnknownModelError("no model was found", [Problem("", "no word embeddings among the names", hint=hint)])
     if len(prefixes) > 1:
-        raise _twice([f"{p!r} ({n})" for p, n in sorted(prefixes.items())], max(prefixes))
+        example = max(_split(p, family_prefixes)[0] for p in prefixes) or max(prefixes)
+        raise _twice([f"{p!r} ({n})" for p, n in sorted(prefixes.items())], example)
     return next(iter(prefixes))
 
 
@@ -134,9 +151,10 @@ def _split(front: str, family_prefixes: Iterable[str]) -> tuple[str, str]:
 
 
 def _check_outer(outer: str, wrappers: Wrappers, family_prefixes: Iterable[str], front: str) -> None:
+    known_prefixes = (*(f"{p}." for p in wrappers.prefixes), *family_prefixes)
     rest = outer
-    for known in sorted((*(f"{p}." for p in wrappers.prefixes), *family_prefixes), key=len, reverse=True):
-        rest = rest.removeprefix(known) if rest.startswith(known) else rest
+    while rest and (fits := [p for p in known_prefixes if rest.startswith(p)]):
+        rest = rest.removeprefix(max(fits, key=len))
     if rest:
         known = ", ".join(repr(f"{p}.") for p in wrappers.prefixes)
         raise UnknownModelError(

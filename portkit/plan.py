@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from portkit.accounting import Kept, Used, account
+from portkit.casts import cast_notes
 from portkit.checkpoint import Checkpoint, facts_of
 from portkit.errors import Problem, RefusedError, UsageError
 from portkit.layouts.base import Model
@@ -72,8 +73,18 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     form = _form(options)
     moves = make_moves(source, slots, config, sizes, options, pooler)
     moves = sorted(moves, key=lambda m: m.target.name)
-    used = [Used(m.source, m.logical, m.cut[0], m.absorbs) for m in moves if m.how not in ("zeros", "restored")]
-    accounts = account(source, used, options.drop, keep=options.residue, needless=_needless(source, pooler))
+    from_file = [m for m in moves if m.how not in ("zeros", "restored")]
+    notes += cast_notes((source.folder.container.tensors[m.source].spec.dtype, m.target.dtype) for m in from_file)
+    used = [Used(m.source, m.logical, m.cut[0], m.absorbs) for m in from_file]
+    accounts = account(
+        source,
+        used,
+        slots,
+        options.drop,
+        keep=options.residue,
+        needless=_needless(source, pooler),
+        no_pooler=pooler.evidence,
+    )
     has_pooler = pooler.present and pooler.home == "backbone"
     facts = facts_of(table, task, config.values, options.to, has_pooler=has_pooler)
     growth = slots[POSITIONS].growth(config.values) if POSITIONS in slots else (0, 0)
@@ -148,7 +159,11 @@ def _dialect(table: Table, task: Task, options: Options) -> Dialect | None:
     if options.to not in task.classes:
         raise RefusedError(
             "the target cannot hold the model",
-            [Problem(f"--to {options.to}", f"has no class for {task.name}", _classes(table, options.to), hint=_WITHOUT)],
+            [
+                Problem(
+                    f"--to {options.to}", f"has no class for {task.name}", _classes(table, options.to), hint=_WITHOUT
+                )
+            ],
         )
     if options.dialect is None:
         return None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from portkit.tensors import LazyTensor
 
 POLICIES = ("keep", "drop", "require", "synthesize")
+_DROPPED = "--pooler drop"
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ def _judge(kernel: LazyTensor, bias: LazyTensor | None, spread: float) -> tuple[
     weights = kernel.read().astype(np.float64)
     std = float(weights.std())
     if not weights.any():
-        return False, "all zeros: synthesised, its output says nothing"
+        return False, "all zeros, as if synthesised; its output says nothing"
     close = "as initialised" if abs(std - spread) < 0.05 * spread else f"initializer_range is {spread:g}"
     if bias is not None and not bias.read().any():
-        return False, f"bias exactly 0, standard deviation {std:.4f} ({close}): it looks never trained"
+        return False, f"bias exactly 0, standard deviation {std:.4f} ({close})"
     return True, f"bias moved away from 0, standard deviation {std:.4f} ({close})"
 
 
@@ -83,10 +84,11 @@ def target_pooler(
         return _read_pooler(found, task, policy, lacks)
     if policy == "drop" and needed:
         raise _refused("--pooler drop", f"{table.family} in {layout} always has a pooler", "--pooler synthesize: zeros")
-    if policy == "drop" or (task.pooler == "unread" and spare is not True) or lacks:
-        if policy in ("require", "synthesize"):
-            raise _refused(f"--pooler {policy}", "the target has no place for a pooler", lacks or str(spare))
-        return Pooler(False, evidence=lacks or (str(spare) if spare is not True else "dropped on request"))
+    why = lacks or (str(spare) if task.pooler == "unread" and spare is not True else "")
+    if why and policy in ("require", "synthesize"):
+        raise _refused(f"--pooler {policy}", "the target has no place for a pooler", why)
+    if why or policy == "drop":
+        return Pooler(False, evidence=why or (_DROPPED if found.present else found.evidence))
     if not found.present and (policy == "synthesize" or needed):
         return _synthesised(table, task, layout, policy)
     return found
@@ -101,7 +103,8 @@ def _synthesised(table: Table, task: Task, layout: str, policy: str) -> Pooler:
         why = f"{zeros}; {layout} cannot go without a pooler, and the head of {task.name} never reads it"
         return Pooler(True, "backbone", "synthesised", False, why)
     hint = "--pooler synthesize writes zeros: a pooled output of exactly 0, marked in the record"
-    problem = Problem("--pooler keep", f"{table.family} in {layout} always has a pooler, and the source has none", hint=hint)
+    what = f"{table.family} in {layout} always has a pooler, and the source has none"
+    problem = Problem("--pooler keep", what, hint=hint)
     raise RefusedError("the target needs a pooler", [problem])
 
 

@@ -6,19 +6,17 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import portkit
+from portkit.axes import spell
 from portkit.pooler import inspect_pooler
 
 if TYPE_CHECKING:
     from portkit.checkpoint import Checkpoint
+    from portkit.layouts.files import OutputFile
+    from portkit.moves import Move
     from portkit.plan import Plan
 
-def original_facts(plan: Plan) -> dict[str, Any]:
-    """The facts of the first checkpoint on the way: what the target's framework fixes, as the source had it."""
-    values = {**plan.model.config.values, **{n: c.source for n, c in plan.changes.items()}}
-    return {n: v for n, v in values.items() if n in plan.model.table.config}
-
-
 VERSION = 1  # of the record's own form
+_LISTED, _SHOWN = 1000, 12  # how many names the record and a warning have
 
 
 def describe(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -68,12 +66,54 @@ def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
 
 
-def make_record(
-    plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd: tuple[str, ...], weights: dict[str, str]
-) -> dict[str, Any]:
-    """The record of one conversion. `proofs` are the verdicts, `odd` warnings about numbers seen on the way.
+def behind_note(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The warning that some files of the source were not copied; nothing where there are none."""
+    return (f"not copied: {', '.join(_bounded(names, _SHOWN))}",) if names else ()
 
-    `weights` are the digests of the written weight files, or nothing where no fact hangs on them.
+
+def _bounded(names: tuple[str, ...], most: int) -> list[str]:
+    return [*names[:most], *([f"… and {len(names) - most} more"] if len(names) > most else [])]
+
+
+def describe_move(plan: Plan, step: Move) -> dict[str, Any]:
+    """One tensor of the target: its names, and how dtype, axes and rows change on the way."""
+    from_file = step.how not in ("zeros", "restored")
+    stored = plan.source.folder.container.tensors[step.source].spec if from_file else step.target
+    axes = plan.source.axes(step.logical) if from_file else step.slot.axes
+    return {
+        "logical": step.logical,
+        "source": step.source,
+        "target": step.target.name,
+        "how": step.how,
+        "shape": list(step.target.shape),
+        "dtype": step.target.dtype,
+        "source_dtype": stored.dtype,
+        "axes": spell(step.slot.axes),
+        "source_axes": spell(axes),
+        "rows_cut": list(step.cut),
+        "rows_added": list(step.grow),
+        "rows_in_front": step.front,
+        "absorbs": step.absorbs,
+    }
+
+
+def original_facts(plan: Plan) -> dict[str, Any]:
+    """The facts of the first checkpoint on the way: what the target's framework fixes, as the source had it."""
+    values = {**plan.model.config.values, **{n: c.source for n, c in plan.changes.items()}}
+    return {n: v for n, v in values.items() if n in plan.model.table.config}
+
+
+def make_record(
+    plan: Plan,
+    proofs: dict[str, Any],
+    files: tuple[OutputFile, ...],
+    behind: tuple[str, ...],
+    warnings: tuple[str, ...],
+) -> dict[str, Any]:
+    """The record of one conversion.
+
+    `proofs` are the verdicts, `files` all of the output but the record itself, `behind` what the source's folder
+    has besides and is in no output.
     """
     source, model = plan.source, plan.model
     configs = source.folder.record.get("configs")
@@ -92,16 +132,7 @@ def make_record(
             "pooler": asdict(plan.pooler),
             "facts": asdict(model.facts),
         },
-        "tensors": [
-            {
-                "logical": m.logical,
-                "source": m.source,
-                "target": m.target.name,
-                "how": m.how,
-                "dtype": m.target.dtype,
-            }
-            for m in plan.moves
-        ],
+        "tensors": [describe_move(plan, m) for m in plan.moves],
         "tied": dict(plan.tied),
         "kept": [
             {
@@ -116,11 +147,11 @@ def make_record(
         "restored": list(plan.restored),
         "changes": {n: asdict(c) for n, c in plan.changes.items()},
         "original": original_facts(plan),
-        "weights": weights,
         "head": source.anatomy.whole.task.name if source.anatomy.whole else source.spare.task,
         "dropped": dict(plan.dropped),
-        "files": list(files),
-        "warnings": [*warnings_of(source), *plan.warnings, *odd],
+        "files": [asdict(f) for f in files],
+        "left_behind": _bounded(behind, _LISTED),
+        "warnings": list(warnings),
         "proofs": proofs,
         "configs": {
             **(configs if isinstance(configs, dict) else {}),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from portkit.record import describe_move
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +18,6 @@ if TYPE_CHECKING:
 def render_inspection(found: dict[str, Any]) -> str:
     """What `describe` found, for a reader."""
     pooler, head, facts = found["pooler"], found["head"], found["facts"]
-    where = f"present in the {pooler['home']}" if pooler["present"] else "absent"
-    trained = {True: ", looks trained", False: ", looks never trained", None: ""}[pooler["trained"]]
     style = f"{head['style']} style, {head['activation']}" if head["style"] else "no pooled head"
     labels = f", {head['labels']} labels" if head["labels"] else ""
     lines = [
@@ -31,7 +32,7 @@ def render_inspection(found: dict[str, Any]) -> str:
                 ("dialect", found["dialect"] or ""),
                 ("evidence", "; ".join(found["evidence"])),
                 ("taken off", ", ".join(found["removed"])),
-                ("pooler", f"{where}{trained}: {pooler['evidence']}"),
+                ("pooler", _pooler(pooler)),
                 ("head", f"{style}{labels}"),
                 ("sizes", _sizes(facts)),
                 ("function", _function(facts)),
@@ -41,6 +42,13 @@ def render_inspection(found: dict[str, Any]) -> str:
         *(f"  warning      {text}" for text in found["warnings"]),
     ]
     return "\n".join(lines)
+
+
+def _pooler(pooler: dict[str, Any]) -> str:
+    trained = {True: ", looks trained", False: ", looks never trained", None: ""}[pooler["trained"]]
+    where = f"present in the {pooler['home']}" if pooler["present"] else "absent"
+    made = ", synthesised" if pooler["origin"] == "synthesised" else trained
+    return f"{where}{made}: {pooler['evidence']}"
 
 
 def _sizes(facts: dict[str, Any]) -> str:
@@ -62,7 +70,8 @@ def render_conversion(result: Conversion) -> str:
         (len(plan.kept), "kept in the residue"),
         (len(plan.dropped), "dropped"),
     ]
-    pooler = f"{'present' if plan.pooler.present else 'absent'}, {plan.pooler.origin}: {plan.pooler.evidence}"
+    kept = any(k.reason == plan.pooler.evidence for k in plan.kept)
+    pooler = _pooler(asdict(plan.pooler)) + ("; the source's goes into the residue" if kept else "")
     facts = plan.model.facts
     lines = [
         f"{plan.source.anatomy.layout} -> {plan.layout} ({plan.form}): {plan.model.table.family}, {facts.task}",
@@ -73,8 +82,10 @@ def render_conversion(result: Conversion) -> str:
                 ("head", plan.model.facts.head_style or ""),
             ]
         ),
+        *([] if result.path else _planned(result)),
         *(f"  dropped      {name}: {why}" for name, why in plan.dropped.items()),
-        *(f"  kept         {k.name}: {k.reason}" for k in (*plan.kept, *plan.carried)),
+        *(f"  kept         {k.name}: {k.reason}" for k in plan.kept),
+        *(f"  carried on   {k.name}: {k.reason}" for k in plan.carried),
         *(f"  restored     {name}" for name in plan.restored),
         *(f"  warning      {text}" for text in result.warnings),
         *([f"proof tensors  {result.tensors}"] if result.tensors else []),
@@ -82,6 +93,29 @@ def render_conversion(result: Conversion) -> str:
         _last_line(result),
     ]
     return "\n".join(lines)
+
+
+def _planned(result: Conversion) -> list[str]:
+    """What a dry run would do: every move, what shares another tensor's numbers, and the files that travel."""
+    plan = result.plan
+    letters = ", ".join(f"{letter} = {size}" for letter, size in sorted(plan.sizes.items()))
+    files = ", ".join(f.name for f in result.files)
+    return [
+        *_rows([("letters", letters), ("files", f"{files}, copied" if files else "")]),
+        *(_move(describe_move(plan, step)) for step in plan.moves),
+        *(f"  tied         {name}: the numbers of {other}" for name, other in plan.tied.items()),
+    ]
+
+
+def _move(step: dict[str, Any]) -> str:
+    turned = step["source_axes"] != step["axes"]
+    axes = f"{step['source_axes']} -> {step['axes']}, transposed" if turned else step["axes"]
+    cast = step["source_dtype"] != step["dtype"]
+    dtype = f"{step['source_dtype']} -> {step['dtype']}" if cast else step["dtype"]
+    words = ("cut in front", "cut behind", "of zeros in front", "of zeros behind")
+    rows = [f", {n} rows {what}" for n, what in zip((*step["rows_cut"], *step["rows_added"]), words, strict=True) if n]
+    names = " -> ".join(n for n in (step["source"], step["target"]) if n)
+    return f"  {step['how']:<13}{names}: {axes}, {dtype}{''.join(rows)}"
 
 
 def render_forward(verdict: ForwardVerdict) -> list[str]:

@@ -27,7 +27,7 @@ class Change:
 
 
 def task_with_head(source: Checkpoint, table: Table, task: Task, layout: str) -> tuple[Task, tuple[str, ...]]:
-    """The task of the target: one whose head comes back from the residue, where an earlier conversion kept a whole one."""
+    """The task of the target: one with a head from the residue, where an earlier conversion kept a whole one there."""
     wanted = table.tasks.get(source.spare.task)
     if wanted is None or not task.bare or wanted.bare or layout not in wanted.classes:
         return task, ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import numpy as np
@@ -121,6 +122,32 @@ def test_convert_as_json_is_the_record(source, tmp_path):
     assert printed == written
 
 
+def test_json_names_every_file_with_size_and_hash(source, tmp_path):
+    (source / "vocab.txt").write_text("[PAD]\n", encoding="utf-8")
+    (source / "1_Pooling").mkdir()
+    (source / "1_Pooling" / "config.json").write_text("{}", encoding="utf-8")
+    out = tmp_path / "out"
+    words = ("--to", "hf", "--max-shard-size", "20000", "--verify", "tensors", "--json")
+    printed = json.loads(run("convert", source, out, *words))
+    there = {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    del there["portkit.json"]
+    assert {f["name"]: (f["size"], f["sha256"]) for f in printed["files"]} == {
+        name: (len(data), hashlib.sha256(data).hexdigest()) for name, data in there.items()
+    }
+    copied = [f["name"] for f in printed["files"] if f["how"] == "copied"]
+    assert copied == ["1_Pooling/config.json", "vocab.txt"]
+    assert "model.safetensors.index.json" in there
+
+
+def test_warnings_of_the_source_are_printed_once(tmp_path):
+    facts = facts_for("roberta", "model")
+    source = write_hf(tmp_path / "hf", saved_state(facts), config_for("roberta", facts, pad_token_id=None))
+    words = ("convert", source, tmp_path / "burn", "--to", "burn", "--verify", "tensors", "--force")
+    said = "pad_token_id is not in the config; the default of the family's class, 1, is assumed"
+    assert run(*words).count(said) == 1
+    assert json.loads(run(*words, "--json"))["warnings"] == [said]
+
+
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_dry_run_writes_nothing(source, tmp_path, more):
     text = run("convert", source, tmp_path / "burn", "--to", "burn", "--dry-run", *more)
@@ -195,6 +222,47 @@ def test_refusal_is_three_with_all_its_problems(tmp_path):
     text = run("convert", folder, tmp_path / "out", "--to", "burn", code=3)
     assert text.startswith("portkit: config.json cannot be used (2 problems)\n- config.json is_decoder:")
     assert "- config.json position_embedding_type:" in text
+
+
+def test_a_pooler_that_never_trained_is_said_to_be_so_once(tmp_path):
+    facts = facts_for("bert", "model")
+    state = {**saved_state(facts), "pooler.dense.bias": np.zeros(24, np.float32)}
+    source = write_hf(tmp_path / "hf", state, config_for("bert", facts))
+    for words in (("inspect", source), ("convert", source, tmp_path / "out", "--to", "burn", "--dry-run")):
+        text = run(*words)
+        assert "  pooler       present in the backbone, looks never trained: bias exactly 0, standard dev" in text
+        assert text.count("never trained") == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "why"),
+    [
+        ("model", ("--to", "hf", "--pooler", "drop"), "--pooler drop"),
+        ("model", ("--to", "burn", "--pooler", "drop"), "--pooler drop"),
+        ("model", ("--to", "burn", "--dialect", "no-pooler"), "bert-burn before May 2024 has no pooler"),
+        (
+            "masked_lm",
+            ("--to", "hf"),
+            "BertForMaskedLM, BertForTokenClassification and BertForQuestionAnswering have no",
+        ),
+    ],
+)
+def test_a_pooler_that_is_left_out_is_named_with_its_reason(task, words, why, tmp_path):
+    source = small_model(tmp_path / "hf", "bert", task, has_pooler=True)
+    text = run("convert", source, tmp_path / "out", *words, "--verify", "tensors")
+    line = next(line for line in text.splitlines() if line.startswith("  pooler  "))
+    assert line.startswith(f"  pooler       absent: {why}")
+    assert line.endswith("; the source's goes into the residue")
+    front = "" if task == "model" else "bert."
+    assert f"  kept         {front}pooler.dense.bias: {why}" in text
+    again = run("convert", tmp_path / "out", tmp_path / "more", "--to", "burn", "--verify", "tensors")
+    assert f"  carried on   {front}pooler.dense.bias: {why}" in again
+
+
+def test_a_pooler_that_was_not_there_is_not_said_to_be_kept(tmp_path):
+    source = small_model(tmp_path / "hf", has_pooler=False)
+    text = run("convert", source, tmp_path / "out", "--to", "hf", "--pooler", "drop", "--verify", "tensors")
+    assert "  pooler       absent: the file has no pooler tensors\n" in text
 
 
 # ---------------------------------------------------------------- mappings

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 from hf_folders import (
     assert_same_state,
+    config_for,
     facts_for,
     read_config,
     read_state,
     saved_state,
     small_model,
     write_hf,
-    config_for,
 )
 
 import portkit
-from portkit.api import Conversion
-from portkit.errors import PortkitError, RefusedError
+from portkit.errors import RefusedError
 
 TASKS = ("model", "masked_lm", "sequence_classification")
 FAMILIES = ("bert", "roberta", "xlm-roberta")
@@ -162,7 +161,7 @@ def test_a_pooler_is_made_only_where_no_head_reads_it(tmp_path):
     assert "never reads it" in mlm.plan.pooler.evidence
     facts = replace(facts_for("bert", "model"), has_pooler=False)
     bare = write_hf(tmp_path / "bare", saved_state(facts), config_for("bert", facts))
-    with pytest.raises(RefusedError, match="always has a pooler, and the source has none(.|\n)*--pooler synthesize"):
+    with pytest.raises(RefusedError, match=r"always has a pooler, and the source has none(.|\n)*--pooler synthesize"):
         portkit.convert(bare, tmp_path / "k2", to="keras")
     portkit.convert(bare, tmp_path / "k3", to="keras", verify="tensors", pooler="synthesize")
     back = portkit.convert(tmp_path / "k3", tmp_path / "back", to="hf", verify="tensors")

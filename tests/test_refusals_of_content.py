@@ -27,6 +27,19 @@ def test_one_of_two_sets_can_be_named(tmp_path):
     assert portkit.inspect(source / "model.safetensors").anatomy.task.name == "model"
 
 
+def test_shards_without_their_index(tmp_path):
+    source = small_model(tmp_path / "hf")
+    for number in (1, 2):
+        (source / f"model-0000{number}-of-00002.safetensors").write_bytes(b"")
+    (source / "model.safetensors").unlink()
+    words = (
+        "shards without their index",
+        "2 files such as model-00001-of-00002.safetensors",
+        "download *.safetensors.index",
+    )
+    refused(UnreadableError, *words, source=source, tmp_path=tmp_path)
+
+
 def test_empty_folder(tmp_path):
     (tmp_path / "hf").mkdir()
     words = ("holds no weights", "model.safetensors or", "an empty folder")

@@ -129,13 +129,13 @@ def _tensor(
     return LazyTensor(spec, partial(_through_h5py, path, opened, spec), None, path.name)
 
 
-def _through_h5py(
-    path: Path, opened: Callable[[], AbstractContextManager[BinaryIO]] | None, spec: TensorSpec
-) -> Array:
+def _through_h5py(path: Path, opened: Callable[[], AbstractContextManager[BinaryIO]] | None, spec: TensorSpec) -> Array:
     with _file(path, opened) as file:
         array = np.asarray(file[spec.name][()])
     target = NUMPY_DTYPES[spec.dtype]
-    return np.ascontiguousarray(array.view(target) if spec.dtype == "BF16" else array.astype(target)).reshape(spec.shape)
+    return np.ascontiguousarray(array.view(target) if spec.dtype == "BF16" else array.astype(target)).reshape(
+        spec.shape
+    )
 
 
 def _dtype(dataset: Any) -> str | None:  # noqa: ANN401

@@ -26,7 +26,7 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20
 _READERS = {".safetensors": read_safetensors, ".bin": read_pytorch}
-_NUMBERED = re.compile(r"(.+)-\d{5}-of-\d{5}(\.\w+)")
+NUMBERED = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})(?P<suffix>\.\w+)")
 
 
 def read_sharded(index: Path) -> Container:
@@ -34,17 +34,21 @@ def read_sharded(index: Path) -> Container:
 
     Shards are plain names in the index's own folder; a shard may be a link to elsewhere, as in the cache of
     the Hugging Face hub.
+    The index says what belongs together: numbered files of another count are left from another save, which a
+    note says.
     Raises UnreadableError, with every disagreement between index, folder and shards, when there is one.
     """
     content = _read_index(index)
     weight_map = _weight_map(index, content)
     files = list(dict.fromkeys(weight_map.values()))
     _raise_if([*_name_problems(index, files)])
-    _raise_if([*_missing(index, files), *_leftovers(index, files)])
+    part, old = _strays(index, files)
+    _raise_if([*_missing(index, files, old), *_unnamed(index, part)])
     shards = _open_shards(index, files)
     _raise_if([*_disagreements(index, weight_map, shards)])
     tensors = {name: shards[file].tensors[name] for name, file in weight_map.items()}
     notes = [f"{file}: {note}" for file, shard in shards.items() for note in shard.notes]
+    notes += _stray_notes(old)
     notes += _size_notes(index, content, sum(tensor.spec.nbytes for tensor in tensors.values()))
     metadata = {key: value for shard in reversed(shards.values()) for key, value in shard.metadata.items()}
     return Container(shards[files[0]].format, tensors, metadata, tuple(notes))
@@ -157,21 +161,39 @@ def _name_problems(index: Path, files: Iterable[str]) -> Iterator[Problem]:
         yield Problem(str(index), "shards of different kinds", found=", ".join(sorted(files)))
 
 
-def _missing(index: Path, files: Iterable[str]) -> Iterator[Problem]:
+def _strays(index: Path, files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Numbered files that the index does not name: of its own set, which it should name, and of another save."""
+    sets = {match.groups() for file in files if (match := NUMBERED.fullmatch(file))}
+    kinds = {(stem, suffix) for stem, _, suffix in sets}
+    found = {path.name: NUMBERED.fullmatch(path.name) for path in index.parent.iterdir()}
+    strays = sorted(
+        name for name, match in found.items() if match and name not in files and match.group("stem", "suffix") in kinds
+    )
+    part = [name for name in strays if (match := found[name]) and match.groups() in sets]
+    return part, [name for name in strays if name not in part]
+
+
+def _missing(index: Path, files: Iterable[str], old: Sequence[str]) -> Iterator[Problem]:
+    hint = "was the download complete?"
+    if old:
+        hint = f"there are shards of another save, {_some(old)}: is the index the one that was saved with them?"
     for file in files:
         if not (index.parent / file).exists():
-            hint = "was the download complete?"
             yield Problem(str(index.parent / file), "the index names this shard, but it is not there", hint=hint)
 
 
-def _leftovers(index: Path, files: Sequence[str]) -> Iterator[Problem]:
-    """Numbered files like those of the index, which it does not name: parts of another save."""
-    kinds = {match.groups() for file in files if (match := _NUMBERED.fullmatch(file))}
-    for path in index.parent.iterdir():
-        match = _NUMBERED.fullmatch(path.name)
-        if match and match.groups() in kinds and path.name not in files:
-            hint = "left over from another save? then remove it; else the index is of another save"
-            yield Problem(str(path), "a shard that the index does not name", hint=hint)
+def _unnamed(index: Path, part: Iterable[str]) -> Iterator[Problem]:
+    for file in part:
+        hint = "get the index that was saved with the shards; if the file is no part of the model, move it away"
+        yield Problem(str(index.parent / file), "a shard of this set that the index does not name", hint=hint)
+
+
+def _stray_notes(old: Sequence[str]) -> list[str]:
+    return [f"shards of another save lie beside those of the index and are not read: {_some(old)}"] if old else []
+
+
+def _some(files: Sequence[str]) -> str:
+    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
 def _open_shards(index: Path, files: Iterable[str]) -> dict[str, Container]:

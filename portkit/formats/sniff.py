@@ -41,7 +41,7 @@ _FOREIGN = (  # first bytes, what they are, what to do
 
 
 def identify(path: Path) -> str:
-    """ "safetensors", "pytorch", "burnpack", "named_mpk", "hdf5" or "keras": who reads this file, by its first bytes alone.
+    """Who reads this file, by its first bytes alone: "safetensors", "pytorch", "burnpack", "named_mpk", "hdf5", "keras".
 
     Raises UnreadableError, which names what the file is instead, when none of them does.
     """

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from portkit.layouts.base import Model
@@ -39,6 +41,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+@dataclass(frozen=True)
+class OutputFile:
+    """A file of an output folder: `size` in bytes, `how` is "written", or "copied" from the source."""
+
+    name: str
+    how: str
+    size: int
+    sha256: str
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write as transformers does: two spaces, sorted keys, one newline at the end."""
     path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -57,10 +69,45 @@ def label_fields(model: Model) -> dict[str, Any]:
     }
 
 
+def travelling(source: Path) -> tuple[str, ...]:
+    """The names of what travels unchanged, of that which is there."""
+    return tuple(name for name in TRAVEL if (source / name).is_file())
+
+
 def copy_files(source: Path, target: Path) -> tuple[str, ...]:
     """Copy what travels unchanged; returns the names of what was there."""
-    there = tuple(name for name in TRAVEL if (source / name).is_file())
+    there = travelling(source)
     for name in there:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
     return there
+
+
+def left_behind(folder: Path, used: Collection[str], *, inside: str = "") -> tuple[str, ...]:
+    """The names of what lies in a folder and is not among `used`, hidden files too.
+
+    A folder is one name, with a slash at its end, unless a file inside is used.
+    """
+    names: list[str] = []
+    for path in sorted(folder.iterdir()):
+        name = inside + path.name
+        if not path.is_dir():
+            names += [] if name in used else [name]
+        elif any(n.startswith(f"{name}/") for n in used):
+            names += left_behind(path, used, inside=f"{name}/")
+        else:
+            names.append(f"{name}/")
+    return tuple(names)
+
+
+def output_files(folder: Path, copied: tuple[str, ...]) -> tuple[OutputFile, ...]:
+    """Every file in an output folder, by name; read once, for the hash."""
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    return tuple(hashed(folder, name, "copied" if name in copied else "written") for name in names)
+
+
+def hashed(folder: Path, name: str, how: str) -> OutputFile:
+    """One file, read for its hash."""
+    with (folder / name).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return OutputFile(name, how, file.tell(), digest)

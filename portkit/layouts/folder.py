@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats import open_container
-from portkit.layouts.files import read_json
+from portkit.formats.sharded import NUMBERED
+from portkit.layouts.files import left_behind, read_json, travelling
 from portkit.layouts.keras_folder import open_keras
 
 if TYPE_CHECKING:
@@ -54,6 +55,17 @@ class Folder:
         names = {t.file for t in self.container.tensors.values() if t.file}
         return (self.weights, *(self.weights.parent / n for n in sorted(names - {self.weights.name})))
 
+    @property
+    def home(self) -> Path:
+        """The folder that it lies in; the one around it where a weight file was named."""
+        return self.path if self.path.is_dir() else self.path.parent
+
+    def left_behind(self) -> tuple[str, ...]:
+        """The names of all files and folders beside the weights that were not read and do not travel."""
+        read = {self.weights.name, RECORD, RESIDUE, *(t.file for t in self.container.tensors.values())}
+        own = self.config_path.parent.samefile(self.home)
+        return left_behind(self.home, {*read, *travelling(self.home), *([self.config_path.name] if own else [])})
+
 
 def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folder:
     """Open a folder, or one weight file with what lies beside it.
@@ -99,6 +111,8 @@ def _find_weights(folder: Path, tables: Tables) -> Path:
         return found[0]
     if not found:
         raise _no_weights(folder, tuple(usual))
+    if all(NUMBERED.fullmatch(p.name) for p in found):
+        raise _no_index(folder, found)
     names = ", ".join(p.name for p in found)
     hint = f"name the one to read, as in {found[0]}"
     raise UnreadableError(
@@ -110,10 +124,19 @@ def _find_weights(folder: Path, tables: Tables) -> Path:
 def _unusual(folder: Path) -> list[Path]:
     """Weight files under other names, taken only where nothing has a usual name: `epoch=3.ckpt`, `bert.bpk`."""
     files = sorted(
-        p for p in folder.iterdir() if p.is_file() and p.name.endswith(_WEIGHT_SUFFIXES) and p.name not in (RESIDUE, *_NO_WEIGHTS)
+        p
+        for p in folder.iterdir()
+        if p.is_file() and p.name.endswith(_WEIGHT_SUFFIXES) and p.name not in (RESIDUE, *_NO_WEIGHTS)
     )
     indexes = sorted(p for p in folder.iterdir() if p.name.endswith(_INDEX_SUFFIXES))
     return indexes or files
+
+
+def _no_index(folder: Path, shards: list[Path]) -> UnreadableError:
+    suffix = shards[0].suffix
+    hint = f"download *{suffix}.index.json too, or save the model again: it says which tensor lies in which file"
+    found = f"{len(shards)} files such as {shards[0].name}"
+    return unreadable(folder, "shards without their index", expected=f"*{suffix}.index.json", found=found, hint=hint)
 
 
 def _no_weights(folder: Path, usual: tuple[str, ...]) -> UnreadableError:

@@ -30,13 +30,11 @@ _LINEAR = (None, "linear")
 Json = dict[str, Any]
 
 
-def open_keras(
-    weights: Path, container: Container, config: Path | None, storage: Storage
-) -> tuple[Container, Json]:
+def open_keras(weights: Path, container: Container, config: Path | None, storage: Storage) -> tuple[Container, Json]:
     """The weights under today's paths, and the flat config; empty where a bare file says nothing.
 
-    `container` is the opened weights file, `config` is a KerasHub object (`class_name` and `config`) or a flat one. Raises UnreadableError for broken files,
-    RefusedError where two copies of a backbone differ.
+    `container` is the opened weights file, `config` a file with a KerasHub object (`class_name` and `config`) or with
+    flat fields. Raises UnreadableError for broken files, RefusedError where two copies of a backbone differ.
     """
     said = read_json(config) if config else _inner_config(weights, container)
     task = weights.with_name(TASK)

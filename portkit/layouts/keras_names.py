@@ -63,9 +63,7 @@ def _halved(word: str) -> str:
     return f"{counted[1]}_{half}" if half else counted[1]
 
 
-def _of_layer_names(
-    paths: Collection[str], older: Mapping[str, Mapping[str, str]], backbone: str
-) -> dict[str, str]:
+def _of_layer_names(paths: Collection[str], older: Mapping[str, Mapping[str, str]], backbone: str) -> dict[str, str]:
     """`model_weights/<top layer>/<layer>/<sublayer>/<variable>`; a task's backbone is a top layer of its own."""
     rests = {p: p.split("/")[1:] for p in paths if p.startswith(f"{_LEGACY}/")}
     nested = {p for p, (top, *rest) in rests.items() if len(rest) > 1 and rest[0] != top}

@@ -143,7 +143,8 @@ def _split_heads(x_sh: FloatArray, heads: int) -> FloatArray:
 def _token_outputs(facts: Facts, weights: Weights, x_th: FloatArray) -> dict[str, FloatArray]:
     if facts.task in VOCABULARY_TASKS:
         hidden = activation(facts.lm_head_act)(_linear(weights, "masked_lm.transform", x_th))
-        return {LOGITS: _linear(weights, "masked_lm.decoder", _norm(facts.lm_head_eps, weights, "masked_lm.norm", hidden))}
+        normed = _norm(facts.lm_head_eps, weights, "masked_lm.norm", hidden)
+        return {LOGITS: _linear(weights, "masked_lm.decoder", normed)}
     if facts.task in _TOKEN_HEADS:
         return {LOGITS: _linear(weights, _TOKEN_HEADS[facts.task], x_th)}
     return {}

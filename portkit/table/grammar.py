@@ -64,7 +64,8 @@ def layouts_rule() -> Rule:
     stored = _by_kind(PATTERN, whole=True)
     files: dict[str, Rule] = {"formats": ListOf(FILLED, 1), "weights": ListOf(FILLED, 1)}
     words = ListOf(FILLED)
-    wrappers = Keys({"infixes": words, "prefixes": words, "nests": words, "ignored": words})
+    undo = MapOf(KEY, lambda _: REASON)
+    wrappers = Keys({"infixes": words, "prefixes": words, "ignored": words, "undo": undo})
     also = Keys(_by_kind(FILLED, whole=False))
     names: dict[str, Rule] = {"separator": FILLED, "numbering": FILLED, "always_prefixed": FLAG, "infers": FLAG}
     older = MapOf(KEY, lambda _: MapOf(KEY, lambda _: FILLED))

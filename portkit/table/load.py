@@ -142,6 +142,8 @@ def _merge(base: Toml, over: Toml) -> Toml:
 
 
 def _storage(name: str, entry: Toml) -> Storage:
+    left = dict(entry.get("wrappers", {}))
+    undo = left.pop("undo", {})
     return Storage(
         name,
         entry.get("about", ""),
@@ -149,7 +151,7 @@ def _storage(name: str, entry: Toml) -> Storage:
         entry.get("also", {}),
         tuple(entry.get("formats", ())),
         tuple(entry.get("weights", ())),
-        Wrappers(**{k: tuple(v) for k, v in entry.get("wrappers", {}).items()}),
+        Wrappers(**{k: tuple(v) for k, v in left.items()}, undo=undo),
         **{k: entry[k] for k in ("separator", "numbering", "always_prefixed", "infers", "older") if k in entry},
     )
 

@@ -47,8 +47,8 @@ class Place:
 
     `name` is the whole stored name, with holes. `also` are old spellings, read but never written. `tied` names the
     logical tensor whose numbers it shares when it is not stored. `overruled_by` is a second stored name that wins.
-    `absent` is the reason why the layout has no place for it, `absorbed_by` the logical table whose rows hold this one's
-    first row, added to each. `from_row` is an expression for the first logical row of a table that is stored at all.
+    `absent` is the reason why the layout has no place for it, `absorbed_by` the logical table to whose rows this one's
+    first row is added. `from_row` is an expression for the first logical row of a table that is stored at all.
     """
 
     name: str = ""
@@ -165,12 +165,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Wrappers:
-    """What training loops leave around the names of a model."""
+    """What training loops leave around the names of a model.
+
+    `undo` maps a word in the names of weights that a tool has split or packed to what to do about it.
+    """
 
     infixes: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
-    nests: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    undo: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ class Storage:
     also: Mapping[str, Mapping[str, str]]  # kind -> part -> old leaf name
     formats: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()  # file names under which a folder keeps its weights
-    wrappers: Wrappers = Wrappers()
+    wrappers: Wrappers = field(default_factory=Wrappers)
     separator: str = "."
     numbering: str = ""
     always_prefixed: bool = False  # a model with a head never goes without its family's prefix

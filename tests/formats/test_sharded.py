@@ -227,7 +227,26 @@ def test_disagreements_of_the_files_are_all_listed(folder):
         read_sharded(folder / INDEX)
     (folder / "model-00003-of-00003.safetensors").write_bytes(b"")
     (folder / TWO).unlink()
-    words = rf"\(2 problems\)\n- \S+{TWO}: the index names this(.|\n)*00003-of-00003.safetensors: a shard"
+    words = rf"\(1 problem\)\n- \S+{TWO}: the index names this(.|\n)*another save, model-00003-of-00003.safetensors"
+    with pytest.raises(UnreadableError, match=words):
+        read_sharded(folder / INDEX)
+
+
+def test_shards_of_another_save_are_left_alone_and_named(folder):
+    for file in ("model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors"):
+        (folder / file).write_bytes(b"old")
+    (folder / "pytorch_model-00001-of-00002.bin").write_bytes(b"of another kind")
+    container = read_sharded(folder / INDEX)
+    assert list(container.tensors) == ["a", "b", "c", "d"]
+    words = "lie beside those of the index and are not read: model-00001-of-00003.safetensors and 1 more"
+    assert container.notes == (f"shards of another save {words}",)
+
+
+def test_a_shard_of_the_same_save_must_be_named(folder):
+    change_index(folder, lambda content: [content["weight_map"].pop(name) for name in "cd"])
+    words = (
+        rf"{TWO}: a shard of this set that the index does not name(.|\n)*get the index that was saved with the shards"
+    )
     with pytest.raises(UnreadableError, match=words):
         read_sharded(folder / INDEX)
 
