@@ -18,6 +18,7 @@ from portkit.checks import (
     twin_problems,
 )
 from portkit.config import Config, read_config
+from portkit.dense import dense
 from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError
 from portkit.facts import Facts
 from portkit.layouts.folder import Folder, open_folder
@@ -80,7 +81,7 @@ class Checkpoint:
         def read() -> Array:
             array = tensor.read()
             rows = array[front : array.shape[0] - back] if front or back else array
-            return move(rows, self.axes(name), axes, self.sizes)
+            return dense(move(rows, self.axes(name), axes, self.sizes))
 
         return LazyTensor(TensorSpec(name, shape, tensor.spec.dtype), read)
 

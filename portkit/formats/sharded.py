@@ -106,7 +106,6 @@ def _write_shards(
         layouts[file] = lay_out([spec for spec in specs if weight_map[spec.name] == file], metadata)
         with (folder / file).open("wb") as empty:
             empty.write(layouts[file].head)
-            empty.truncate(layouts[file].size)
     pending = iter(arrays)
     for file, group in groupby(specs, lambda spec: weight_map[spec.name]):
         run, layout = list(group), layouts[file]
