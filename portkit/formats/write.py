@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from portkit.dense import pieces
-from portkit.errors import PortkitError, Problem
+from portkit.errors import PortkitError, Problem, UnwritableError
 from portkit.tensors import NUMPY_DTYPES, Array, TensorSpec
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file that takes `path`'s place when the block ends well; else `path` is as it was before.
 
-    Raises PortkitError when the system cannot write it.
+    Raises UnwritableError when the system cannot write it.
     """
     part = path.with_name(f"{path.name}.part")
     try:
@@ -28,7 +28,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
         part.replace(path)
     except OSError as error:
-        raise PortkitError(f"cannot write {path.name}", [Problem(str(path), str(error))]) from error
+        raise UnwritableError(path, error) from error
     finally:
         with suppress(OSError):
             part.unlink()
