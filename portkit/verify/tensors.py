@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.execute import cast
+from portkit.tensors import equal_bits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from portkit.plan import Plan
-    from portkit.tensors import Array, LazyTensor
+    from portkit.tensors import LazyTensor
 
 _POSITIONS = "embeddings.position.table"
 
@@ -74,12 +73,4 @@ def _shift(source: Checkpoint, target: Checkpoint, name: str) -> int:
 def _equal(ours: LazyTensor, theirs: LazyTensor, shift: int) -> bool:
     source, target = ours.read(), theirs.read()
     source, target = source[max(-shift, 0) :], target[max(shift, 0) :]
-    return source.shape == target.shape and _same(cast(source, theirs.spec.dtype), target)
-
-
-def _same(a: Array, b: Array) -> bool:
-    return (
-        bool(np.array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8)))
-        if a.size
-        else True
-    )
+    return equal_bits(cast(source, theirs.spec.dtype), target)
