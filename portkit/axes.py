@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from portkit.errors import Problem, TableError
@@ -50,6 +51,7 @@ def parse_signature(text: str) -> Signature:
     return Signature(inputs, outputs)
 
 
+@cache
 def parse_pattern(pattern: str, signature: Signature) -> Axes:
     """Read a layout's `"(out) (in)"` for one signature. Raises TableError."""
     groups: list[tuple[Axis, ...]] = []
