@@ -10,9 +10,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from portkit.errors import Problem, TableError
 
@@ -26,7 +25,6 @@ Sizes = Mapping[str, int]
 _LETTER = re.compile(r"[a-z]|[1-9][0-9]*")
 _ROLE = re.compile(r"\(?(in|out)\)?")
 _FLIPPED = {"in": "out", "out": "in"}
-_BLOCK = 64
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,7 @@ def parse_signature(text: str) -> Signature:
     return Signature(inputs, outputs)
 
 
+@cache
 def parse_pattern(pattern: str, signature: Signature) -> Axes:
     """Read a layout's `"(out) (in)"` for one signature. Raises TableError."""
     groups: list[tuple[Axis, ...]] = []
@@ -91,24 +90,12 @@ def shape_of(axes: Axes, sizes: Sizes) -> tuple[int, ...]:
 def move(array: Array, src: Axes, dst: Axes, sizes: Sizes) -> Array:
     """Bring an array of shape `shape_of(src)` into the layout `dst`.
 
-    Returns a C-contiguous array of shape `shape_of(dst)` with the same dtype and the same numbers, which may be the
-    argument itself. Source and target must name the same axes.
+    Returns an array of shape `shape_of(dst)` with the same dtype and the same numbers: the argument itself or a view of
+    it wherever one will do, so that nothing is copied before it is known where to. Source and target must name the
+    same axes.
     """
     if src == dst:
-        return np.ascontiguousarray(array)
+        return array
     names = [a for group in src for a in group]
     order = [names.index(a) for group in dst for a in group]
-    split = array.reshape([size_of(a, sizes) for a in names]).transpose(order)
-    return _dense(split).reshape(shape_of(dst, sizes))
-
-
-def _dense(view: Array) -> Array:
-    """A C-contiguous copy, made in blocks of rows: numpy's own copy of a large transpose misses the cache."""
-    if view.flags.c_contiguous or view.ndim != 2:
-        return np.ascontiguousarray(view)
-    out = np.empty(view.shape, view.dtype)
-    for row in range(0, view.shape[0], _BLOCK):
-        for col in range(0, view.shape[1], _BLOCK):
-            block = np.s_[row : row + _BLOCK, col : col + _BLOCK]
-            out[block] = view[block]
-    return out
+    return array.reshape([size_of(a, sizes) for a in names]).transpose(order).reshape(shape_of(dst, sizes))

@@ -13,6 +13,7 @@ from portkit.axes import Axes, flip, move, shape_of
 from portkit.candidates import Wanted
 from portkit.checks import dtype_problems, label_count, twin_problems
 from portkit.config import Config, read_config
+from portkit.dense import dense
 from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError
 from portkit.facts import Facts
 from portkit.layouts.folder import Folder, open_folder
@@ -103,7 +104,7 @@ class Checkpoint:
             array = tensor.read()
             rows = array[max(front, 0) : array.shape[0] - back] if front or back else array
             rows = np.concatenate([np.zeros((-front, *rows.shape[1:]), rows.dtype), rows]) if front < 0 else rows
-            return move(rows, self.axes(name), axes, self.sizes)
+            return dense(move(rows, self.axes(name), axes, self.sizes))
 
         return LazyTensor(TensorSpec(name, shape, tensor.spec.dtype), read)
 

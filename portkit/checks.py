@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from portkit.errors import Problem
-from portkit.tensors import FLOATS, LazyTensor
+from portkit.tensors import FLOATS, LazyTensor, equal_bits
 
 if TYPE_CHECKING:
     from portkit.anatomy import Anatomy
@@ -64,6 +62,4 @@ def twin_problems(container: Container, anatomy: Anatomy) -> tuple[list[Problem]
 
 def same_bits(a: LazyTensor, b: LazyTensor) -> bool:
     """Whether two tensors of one orientation hold the same bytes."""
-    if (a.spec.shape, a.spec.dtype) != (b.spec.shape, b.spec.dtype):
-        return False
-    return bool(np.array_equal(a.read().view(np.uint8), b.read().view(np.uint8))) if a.spec.count else True
+    return (a.spec.shape, a.spec.dtype) == (b.spec.shape, b.spec.dtype) and equal_bits(a.read(), b.read())

@@ -3,6 +3,7 @@
     PortkitError
     ├── UsageError        the request makes no sense as given                     (exit code 2)
     ├── UnreadableError   a file or folder cannot be read as what it claims to be (exit code 3)
+    ├── UnwritableError   the system refuses to write a file or folder            (exit code 3)
     ├── TableError        a mapping table is wrong                                (exit code 3)
     ├── UnknownModelError no table, task or prefix explains what the file holds   (exit code 3)
     ├── RefusedError      readable, but the conversion would lose or invent       (exit code 3)
@@ -14,7 +15,17 @@ Every error carries its problems as fields. All problems that can be found are f
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some room there, or write to another one",
+    errno.EDQUOT: "your quota is used up: free some of it, or write to another disk",
+    errno.EFBIG: "files may not grow so large there: raise the limit (ulimit -f), or write to another disk",
+    errno.EROFS: "write to a place where you may",
+    errno.EACCES: "write to a place where you may",
+    errno.EPERM: "write to a place where you may",
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -63,6 +74,16 @@ class UsageError(PortkitError):
 
 class UnreadableError(PortkitError):
     """A file or folder is not what it claims to be: truncated, hostile, or of an unknown kind."""
+
+
+class UnwritableError(PortkitError):
+    """The system refuses to write a file or folder; `cause` is what it said, `left` what that leaves behind."""
+
+    def __init__(self, where: object, cause: OSError, left: str = "nothing was left behind") -> None:
+        self.cause = cause
+        hint = "; ".join(filter(None, (_ADVICE.get(cause.errno or 0), left)))
+        found = cause.strerror or str(cause)
+        super().__init__("the output was not written", [Problem(str(where), "cannot be written", "", found, hint)])
 
 
 class TableError(PortkitError):

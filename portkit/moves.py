@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from portkit.checks import same_bits
+from portkit.dense import dense
 from portkit.errors import Problem, RefusedError
 from portkit.fold import absorbed, unfolded
 from portkit.spare import intact_folds
@@ -189,4 +188,4 @@ def _is_tied(source: Checkpoint, logical: str, to: str) -> bool:
 def _turned(tensor: LazyTensor) -> LazyTensor:
     """A decoder's kernel [in, out] as rows of a table [out, in]."""
     spec = replace(tensor.spec, shape=tensor.spec.shape[::-1])
-    return LazyTensor(spec, lambda: np.ascontiguousarray(tensor.read().T))
+    return LazyTensor(spec, lambda: dense(tensor.read().T))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit.errors import Problem, RefusedError, UnreadableError
+from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError, UnwritableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ def new_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
     """A fresh folder that becomes `target` when the block ends, and vanishes when it raises.
 
     With `force` an old target stays until the new one is complete. Raises RefusedError when the target exists, and
-    UnreadableError when the disk is full or not writable.
+    UnwritableError for what the system says against writing it: the disk is full, a file too large.
     """
     target = Path.cwd() / target
     _check_target(target, force=force)
@@ -33,14 +33,16 @@ def new_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
         _sweep(target)
         partial = Path(tempfile.mkdtemp(prefix=_prefix(target, os.getpid()), dir=target.parent))
     except OSError as e:
-        raise _unwritable(target, e) from e
+        raise _not_written(target, e) from e
     try:
         yield partial
         partial.chmod(0o777 & ~_umask())
         _sync(partial)
         _publish(partial, target)
+    except UnwritableError as e:
+        raise _not_written(target, e.cause) from e
     except OSError as e:
-        raise _unwritable(target, e) from e
+        raise _not_written(target, e) from e
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -98,8 +100,11 @@ def _umask() -> int:
     return mask
 
 
-def _unwritable(target: Path, error: OSError) -> UnreadableError:
-    problem = Problem(
-        str(target), "cannot be written", found=error.strerror or str(error), hint="nothing was left behind"
-    )
-    return UnreadableError("the output was not written", [problem])
+def _not_written(target: Path, error: OSError) -> PortkitError:
+    """The error in words about the folder that was asked for: nobody knows the hidden one."""
+    left = "the folder that was there is as it was" if target.exists() else "nothing was left behind"
+    named = str(error.filename or "")
+    if named and f".{target.name}.portkit-" not in named:  # a parent of the folder, or a file to be copied into it
+        problem = Problem(named, "cannot be used", found=error.strerror or str(error), hint=left)
+        return UnreadableError("the output was not written", [problem])
+    return UnwritableError(target, error, left)

@@ -11,16 +11,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from portkit.fold import absorbed, fold
+from portkit.tensors import equal_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portkit.checkpoint import Checkpoint
     from portkit.layouts.folder import Folder
-    from portkit.tensors import Array, LazyTensor
+    from portkit.tensors import LazyTensor
 
 _ROWS = re.compile(r"(.+)\[(\d{1,9}):(\d{1,9})\]")
 
@@ -75,13 +74,9 @@ def intact_folds(source: Checkpoint, spare: Spare) -> set[str]:
         if stored is None or originals[0] is None or originals[1] is None:
             continue
         first = max(-source.growth(table)[0], 0)
-        if _same(fold(originals[0].read()[first:], originals[1].read()[0]), stored.read()):
+        if equal_bits(fold(originals[0].read()[first:], originals[1].read()[0]), stored.read()):
             intact |= {table, row}
     return intact
-
-
-def _same(a: Array, b: Array) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and np.ascontiguousarray(a).tobytes() == b.tobytes()
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

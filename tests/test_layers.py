@@ -16,7 +16,7 @@ import portkit
 PACKAGE = Path(portkit.__file__).parent
 ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("errors", "tensors", "facts"),
-    ("axes", "casts"),
+    ("axes", "casts", "dense"),
     ("table",),
     ("formats", "names", "config"),
     ("candidates",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -16,7 +17,7 @@ from hf_folders import small_model
 import portkit
 from portkit import execute, output
 from portkit.api import ProofFailed
-from portkit.errors import RefusedError, UnreadableError
+from portkit.errors import RefusedError, UnreadableError, UnwritableError
 from portkit.output import new_folder
 
 # The command line, which stops for a long time after some tensors were written and says so.
@@ -78,6 +79,16 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def assert_in_words(said: str, target: Path, found: str, advice: str) -> None:
+    """The folder that was asked for, what the system says, what to do; nothing of the hidden folder."""
+    assert f"{target}: cannot be written" in said
+    assert found in said
+    assert f"hint     {advice}" in said
+    assert "; the folder that was there is as it was" in said
+    assert ".portkit-" not in said
+    assert "Traceback" not in said
+
+
 # ---------------------------------------------------------------- conversions that are ended
 
 
@@ -118,9 +129,7 @@ def test_file_that_may_not_grow_is_an_error_in_words(form, source, tmp_path):
     command = [sys.executable, "-c", LIMITED, *convert_words(source, target, form)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
-    assert "cannot write model." in done.stderr
-    assert "File too large" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert_in_words(done.stderr, target, "File too large", "files may not grow so large there: raise the limit")
     assert names(target) == ["old.txt"]
     assert leftovers(target) == []
 
@@ -141,12 +150,19 @@ def tiny_disk(tmp_path):
     subprocess.run(["umount", str(disk)], check=True)
 
 
+def test_full_disk_leaves_nothing(source, tiny_disk):
+    words = "(?s)out: cannot be written.*another one; nothing was left behind"
+    with pytest.raises(UnwritableError, match=words):
+        portkit.convert(source, tiny_disk / "out", to="hf", max_shard_size=20_000)
+    assert names(tiny_disk) == []
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_full_disk_is_an_error_in_words(form, source, tiny_disk):
     target = old_folder(tiny_disk / "out")
-    with pytest.raises(portkit.PortkitError, match=r"cannot write model\.") as caught:
+    with pytest.raises(UnwritableError, match="the output was not written") as caught:
         portkit.convert(source, target, to="burn", form=form, force=True)
-    assert "No space left on device" in str(caught.value)
+    assert_in_words(str(caught.value), target, "No space left on device", "the disk is full: free some room there")
     assert names(target) == ["old.txt"]
     assert leftovers(target) == []
 
@@ -243,5 +259,20 @@ def test_file_in_the_way(force, words, tmp_path):
 
 def test_parent_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(UnreadableError, match="the output was not written"), new_folder(tmp_path / "file" / "out"):
+    with (
+        pytest.raises(UnreadableError, match=r"the output was not written(.|\n)*file(/out)?: cannot be used"),
+        new_folder(tmp_path / "file" / "out"),
+    ):
         pass
+
+
+def test_file_elsewhere_is_named(tmp_path):
+    words = r"- /elsewhere/vocab\.txt: cannot be used\n *found *Permission denied\n *hint *nothing was left behind$"
+    with pytest.raises(UnreadableError, match=words), new_folder(tmp_path / "out"):
+        raise PermissionError(errno.EACCES, "Permission denied", "/elsewhere/vocab.txt")
+
+
+def test_folder_that_may_not_be_written_is_named_as_it_was_asked_for(tmp_path):
+    words = rf"- {tmp_path}/out: cannot be written\n *found *Permission denied\n *hint *write to a place where you may; nothing"
+    with pytest.raises(UnwritableError, match=words), new_folder(tmp_path / "out") as folder:
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder / "config.json"))

@@ -78,7 +78,6 @@ def write_safetensors(
     layout = lay_out(specs, metadata)
     with replacing(path) as file:
         file.write(layout.head)
-        file.truncate(layout.size)
         write_at_offsets(file, len(layout.head), specs, arrays, [layout.offsets[spec.name] for spec in specs])
 
 

@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit.errors import PortkitError, Problem, UnreadableError, unreadable
+from portkit.errors import Problem, UnreadableError, UnwritableError, unreadable
 from portkit.formats.container import Container
 from portkit.formats.pytorch import read_pytorch
 from portkit.formats.safetensors_file import lay_out, read_safetensors, write_safetensors
@@ -77,7 +77,7 @@ def write_sharded(
         _write_shards(folder, specs, arrays, weight_map, metadata)
         (folder / INDEX).write_text(_index(specs, weight_map), encoding="utf-8")
     except OSError as error:
-        raise PortkitError("cannot write the shards", [Problem(str(folder), str(error))]) from error
+        raise UnwritableError(folder, error) from error
     return None
 
 
@@ -110,7 +110,6 @@ def _write_shards(
         layouts[file] = lay_out([spec for spec in specs if weight_map[spec.name] == file], metadata)
         with (folder / file).open("wb") as empty:
             empty.write(layouts[file].head)
-            empty.truncate(layouts[file].size)
     pending = iter(arrays)
     for file, group in groupby(specs, lambda spec: weight_map[spec.name]):
         run, layout = list(group), layouts[file]

@@ -41,7 +41,7 @@ _FOREIGN = (  # first bytes, what they are, what to do
 
 
 def identify(path: Path) -> str:
-    """Who reads this file, by its first bytes alone: "safetensors", "pytorch", "burnpack", "named_mpk", "hdf5", "keras".
+    """Who reads this file, by its first bytes: "safetensors", "pytorch", "burnpack", "named_mpk", "hdf5" or "keras".
 
     Raises UnreadableError, which names what the file is instead, when none of them does.
     """

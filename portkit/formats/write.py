@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from portkit.errors import PortkitError, Problem
+from portkit.dense import pieces
+from portkit.errors import PortkitError, Problem, UnwritableError
 from portkit.tensors import NUMPY_DTYPES, Array, TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-BLOCK_BYTES = 8 << 20  # an array that is not dense is made so in pieces of this size, never as a whole
-
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file that takes `path`'s place when the block ends well; else `path` is as it was before.
 
-    Raises PortkitError when the system cannot write it.
+    Raises UnwritableError when the system cannot write it.
     """
     part = path.with_name(f"{path.name}.part")
     try:
@@ -29,7 +28,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
         part.replace(path)
     except OSError as error:
-        raise PortkitError(f"cannot write {path.name}", [Problem(str(path), str(error))]) from error
+        raise UnwritableError(path, error) from error
     finally:
         with suppress(OSError):
             part.unlink()
@@ -51,11 +50,9 @@ def write_at_offsets(
     pending = iter(arrays)
     at = start
     for index, spec in enumerate(specs):
-        array = next(pending, None)
-        _check(spec, array)
+        array = _checked(spec, next(pending, None))
         file.seek(at if offsets is None else start + offsets[index])
-        if array is not None:
-            _write_dense(file, array)
+        _write(file, array)
         at += spec.nbytes
         del array
     if next(pending, None) is not None:
@@ -76,25 +73,17 @@ def mismatch(where: str, what: str, *, expected: str = "", found: str = "") -> P
     return PortkitError("cannot write the tensors", [Problem(where, what, expected, found)])
 
 
-def _check(spec: TensorSpec, array: Array | None) -> None:
+def _checked(spec: TensorSpec, array: Array | None) -> Array:
     if array is None:
         raise mismatch(spec.name, "no array came for this tensor", expected=str(spec))
     if array.shape != spec.shape or array.dtype.newbyteorder("<") != NUMPY_DTYPES[spec.dtype]:
         found = f"{array.shape} {array.dtype}"
         raise mismatch(spec.name, "the array is not what was announced", expected=str(spec), found=found)
+    return array
 
 
-def _write_dense(file: BinaryIO, array: Array) -> None:
+def _write(file: BinaryIO, array: Array) -> None:
     """Write row-major, little-endian: every format here wants that."""
-    if array.ndim == 0 or array.flags.c_contiguous:
-        _write_block(file, array)
-    elif array.size:
-        rows = max(1, BLOCK_BYTES // (array.nbytes // len(array)))
-        for first in range(0, len(array), rows):
-            _write_block(file, array[first : first + rows])
-
-
-def _write_block(file: BinaryIO, array: Array) -> None:
-    dense = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    if dense.size:
-        file.write(dense.reshape(-1).view(np.uint8).data)
+    for piece in pieces(array):
+        little = piece.astype(piece.dtype.newbyteorder("<"), copy=False)
+        file.write(little.reshape(-1).view(np.uint8).data)

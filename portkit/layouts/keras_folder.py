@@ -14,6 +14,7 @@ from portkit.errors import Problem, RefusedError, UnreadableError, unreadable
 from portkit.formats import open_container
 from portkit.layouts.files import read_json
 from portkit.layouts.keras_names import snake_case, todays_paths
+from portkit.tensors import equal_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from portkit.formats.container import Container
     from portkit.table.schema import Storage
-    from portkit.tensors import Array, LazyTensor
+    from portkit.tensors import LazyTensor
 
 TASK = "task.json"
 TASK_WEIGHTS = "task.weights.h5"
@@ -125,7 +126,4 @@ def _activation_note(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _same(a: LazyTensor, b: LazyTensor) -> bool:
-    def bits(array: Array) -> bytes:
-        return array.tobytes()
-
-    return (a.spec.shape, a.spec.dtype) == (b.spec.shape, b.spec.dtype) and bits(a.read()) == bits(b.read())
+    return (a.spec.shape, a.spec.dtype) == (b.spec.shape, b.spec.dtype) and equal_bits(a.read(), b.read())

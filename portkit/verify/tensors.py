@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.common import in_common
 from portkit.execute import cast
+from portkit.tensors import equal_bits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from portkit.plan import Plan
-    from portkit.tensors import Array, LazyTensor
+    from portkit.tensors import LazyTensor
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,4 @@ def with_spares(plan: Plan) -> Checkpoint:
 
 def _equal(ours: LazyTensor, theirs: LazyTensor) -> bool:
     source, target = ours.read(), theirs.read()
-    return source.shape == target.shape and _same(cast(source, theirs.spec.dtype), target)
-
-
-def _same(a: Array, b: Array) -> bool:
-    return (
-        bool(np.array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8)))
-        if a.size
-        else True
-    )
+    return equal_bits(cast(source, theirs.spec.dtype), target)

@@ -1,0 +1,58 @@
+"""The benchmark runs, and measures every direction; how fast, it says itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from portkit.layouts.registry import LAYOUTS
+
+SCRIPT = Path(__file__).parent.parent / "bench" / "convert.py"
+
+
+@pytest.fixture(scope="module")
+def bench():
+    spec = importlib.util.spec_from_file_location("bench_convert", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where its dataclasses look for their types
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_every_direction_is_measured():
+    command = [sys.executable, str(SCRIPT), "--sizes", "small", "--rounds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, _, *lines = done.stdout.splitlines()
+    assert first.startswith("1 rounds, ")
+    found = {line[:24].strip(): [float(figure.rstrip("%")) for figure in line[24:].split()] for line in lines}
+    there = {f"hf -> {name} ({form})" for name, layout in LAYOUTS.items() for form in layout.formats}
+    assert set(found) == there | {f"{name} -> hf" for name in LAYOUTS if name != "hf"}
+    assert {len(figures) for figures in found.values()} == {7}
+    assert all(convert > 0 and ratio > 0 for _, convert, _, ratio, *_ in found.values())
+
+
+def test_medians_of_a_pair_are_compared(bench):
+    runs = [(bench.Run(c, 0, 0), bench.Run(s, s / 2, peak)) for c, s, peak in ((1, 2, 90), (2, 2.5, 70), (3, 15, 80))]
+    assert bench.line("hf -> x", runs, 20).split() == [
+        "hf",
+        "->",
+        "x",
+        "2.00",
+        "2.50",
+        "1.25",
+        "2.00",
+        "56%",
+        "91%",
+        "70",
+    ]
+
+
+def test_a_command_that_fails_is_not_measured(bench):
+    with pytest.raises(RuntimeError, match="false failed"):
+        bench.run(["false"])
