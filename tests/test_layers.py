@@ -28,8 +28,10 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("plan",),
     ("execute", "record"),
     ("verify",),
+    ("golden",),
     ("api",),
-    ("render",),
+    ("render", "render_golden", "cli_options"),
+    ("cli_golden",),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
