@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from portkit import __version__
+from portkit.cli_explain import explain
 from portkit.cli_golden import golden
 from portkit.cli_options import reading
 from portkit.errors import PortkitError
@@ -36,6 +37,7 @@ def main() -> None:
     """Port BERT-like checkpoints between Hugging Face, KerasHub and Burn, and prove that they compute the same."""
 
 
+main.add_command(explain)
 main.add_command(golden)
 
 

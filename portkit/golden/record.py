@@ -26,7 +26,7 @@ from portkit.verify.inputs import choose_inputs
 from portkit.verify.models import side_of
 
 if TYPE_CHECKING:
-    from portkit.runtimes.outputs import FloatArray, Inputs
+    from portkit.runtimes.outputs import FloatArray, Inputs, Outputs
 
 _CHANNELS = 8  # kept of the first token of each row
 _PACKAGES = ("numpy", "torch", "transformers", "keras", "keras-hub", "tensorflow", "jax")
@@ -85,7 +85,7 @@ def _expected(name: str, array: FloatArray, inputs: Inputs) -> Expected:
     return Expected(runs, printed(sketch_of(name, array, inputs.valid).tolist()))
 
 
-def _require_finite(outputs: Any, inputs: Inputs) -> None:  # noqa: ANN401
+def _require_finite(outputs: Outputs, inputs: Inputs) -> None:
     odd = [n for n, a in outputs.items() if not np.isfinite(a[inputs.valid] if a.ndim == 3 else a).all()]
     if odd:
         problems = [Problem(name, "holds NaN or infinity") for name in odd]

@@ -115,7 +115,8 @@ class GoldenVerdict:
 
     def __str__(self) -> str:
         names = {item.output for item in self.outputs}
-        looked = f"compared {sum(item.compared for item in self.outputs)} numbers of {len(names)} outputs"
+        of = "1 output" if len(names) == 1 else f"{len(names)} outputs"
+        looked = f"compared {sum(item.compared for item in self.outputs)} numbers of {of}"
         if self.reproduced:
             times = f", at most {self.worst.ratio:.2f} times the noise ({self.worst.name})" if self.worst else ""
             return f"{looked if self.worst else self.weights}: reproduced{times}"
