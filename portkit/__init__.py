@@ -6,21 +6,31 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import PortkitError
 
 if TYPE_CHECKING:
     from portkit.api import convert, inspect
+    from portkit.explain import explain_tensor
+    from portkit.golden.check import golden_check
+    from portkit.golden.record import golden_record
 
-__all__ = ["PortkitError", "__version__", "convert", "inspect"]
+__all__ = ["PortkitError", "__version__", "convert", "explain_tensor", "golden_check", "golden_record", "inspect"]
 __version__ = "0.1.0"
+
+_HOMES = {
+    "convert": "portkit.api",
+    "inspect": "portkit.api",
+    "explain_tensor": "portkit.explain",
+    "golden_check": "portkit.golden.check",
+    "golden_record": "portkit.golden.record",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the api module has
     """Load the library on first use: `portkit --help` needs none of it."""
-    if name in ("convert", "inspect"):
-        from portkit import api
-
-        return getattr(api, name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'portkit' has no attribute {name!r}")

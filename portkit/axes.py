@@ -99,3 +99,16 @@ def move(array: Array, src: Axes, dst: Axes, sizes: Sizes) -> Array:
     names = [a for group in src for a in group]
     order = [names.index(a) for group in dst for a in group]
     return array.reshape([size_of(a, sizes) for a in names]).transpose(order).reshape(shape_of(dst, sizes))
+
+
+def described_move(src: Axes, dst: Axes, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """What `move` does, in numpy's words: nothing, one transpose, or reshape, transpose, reshape."""
+    if src == dst:
+        return ()
+    if sorted(src) == sorted(dst):
+        return (f"transpose {[src.index(group) for group in dst]}",)
+    split, wanted = [a for group in src for a in group], [a for group in dst for a in group]
+    atoms, target = tuple(size_of(a, sizes) for a in split), tuple(size_of(a, sizes) for a in wanted)
+    steps = [f"reshape {list(atoms)}"] if atoms != shape_of(src, sizes) else []
+    steps += [f"transpose {[split.index(a) for a in wanted]}"] if split != wanted else []
+    return (*steps, *([f"reshape {list(shape_of(dst, sizes))}"] if target != shape_of(dst, sizes) else []))

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from portkit import __version__
+from portkit.cli_explain import explain
+from portkit.cli_golden import golden
+from portkit.cli_options import reading
 from portkit.errors import PortkitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from portkit.api import Conversion
 
 _EPILOG = "Exit codes: 0 done and equal, 1 a difference or a failed proof, 2 wrong usage, 3 could not look."
@@ -30,37 +31,19 @@ class _Group(click.Group):
             ctx.exit(e.exit_code)
 
 
-def _reading(command: Callable[..., None]) -> Callable[..., None]:
-    """Options that say how a checkpoint is to be read."""
-    for option in reversed(
-        [
-            click.option("--from", "layout", metavar="LAYOUT", help="Layout of the source; detected when left out."),
-            click.option("--family", help="Family of the model, when config.json does not tell."),
-            click.option("--task", help="Task of the model, when the names fit several."),
-            click.option("--config", type=click.Path(path_type=Path), help="A config.json that lies elsewhere."),
-            click.option("--strip-prefix", help="Read the model whose names start so."),
-            click.option(
-                "--mapping",
-                "mappings",
-                multiple=True,
-                type=click.Path(path_type=Path),
-                help="A table of your own.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
 @click.group(cls=_Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="portkit")
 def main() -> None:
     """Port checkpoints of BERT-like encoders between frameworks, and prove that they compute the same."""
 
 
+main.add_command(explain)
+main.add_command(golden)
+
+
 @main.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@_reading
+@reading
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 - options of the reading group
     """Say what a checkpoint is: family, task, pooler, head style, facts."""
@@ -75,8 +58,8 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @main.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=click.Path(path_type=Path))
-@click.option("--to", required=True, metavar="LAYOUT", help="Layout to write, such as hf or burn.")
-@_reading
+@click.option("--to", required=True, metavar="LAYOUT", help="Layout to write: hf, keras or burn.")
+@reading
 @click.option("--format", "form", help="File format of the weights; for burn: bpk, safetensors or mpk.")
 @click.option("--dialect", help="Another convention of the layout, such as bert-burn.")
 @click.option(

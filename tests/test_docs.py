@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     import click
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "docs/architecture.md", "docs/tables.md", "docs/devices.md", "CHANGELOG.md")
+DOCUMENTS = (
+    "README.md", "docs/architecture.md", "docs/tables.md", "docs/golden.md", "docs/devices.md", "CHANGELOG.md",
+)  # fmt: skip
 TOY_CONFIG = {
     "model_type": "toybert",
     "vocab_size": 31,

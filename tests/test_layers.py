@@ -26,10 +26,12 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("pooler", "accounting"),
     ("moves",),
     ("plan",),
-    ("execute", "record"),
+    ("execute", "record", "explain"),
     ("verify",),
+    ("golden",),
     ("api",),
-    ("render",),
+    ("render", "render_golden", "render_explain", "cli_options"),
+    ("cli_golden", "cli_explain"),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

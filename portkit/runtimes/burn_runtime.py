@@ -47,6 +47,11 @@ def find_burn(*, legacy: bool = False) -> Path:
     return found
 
 
+def burn_version(*, legacy: bool = False) -> str:
+    """What the program says of itself, such as "portkit-burn 0.1.0". Raises MissingRuntimeError without it."""
+    return _start([str(find_burn(legacy=legacy)), "--version"]).strip()
+
+
 def run_burn(folder: Path, inputs: Inputs, *, device: str = "cpu", legacy: bool = False) -> Outputs:
     """The outputs of the Burn model in `folder`, as float32.
 
@@ -88,7 +93,7 @@ def _missing(name: str) -> MissingRuntimeError:
     return MissingRuntimeError("cannot run the model in Burn", [problem])
 
 
-def _start(command: list[str]) -> None:
+def _start(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
@@ -97,6 +102,7 @@ def _start(command: list[str]) -> None:
         said = "\n".join(done.stderr.strip().splitlines()[-_LAST_LINES:]) or "nothing on stderr"
         problem = Problem(command[0], f"exit code {done.returncode}", found=said)
         raise RuntimeFailedError("Burn failed to run the model", [problem])
+    return done.stdout
 
 
 def _read(program: Path, path: Path) -> Outputs:

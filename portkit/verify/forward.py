@@ -53,12 +53,12 @@ def compare_runs(
     Raises what the frameworks' runtimes raise when they fail.
     """
     exact = source.reference(np.float64)
-    source_outputs, source_runtime = _run(source)
+    source_outputs, source_runtime = run_side(source)
     source_device = device_of(source_outputs)
     rounded = source.reference(np.float32) if dtype == "float32" or invented else {}
     lacking = {name: rounded[name] for name in invented if name not in source_outputs and name in rounded}
     source_outputs = {**source_outputs, **lacking}
-    target_outputs, target_runtime = _run(target)
+    target_outputs, target_runtime = run_side(target)
     target_device = device_of(target_outputs)
     agreements, problems = compare_outputs(
         exact, source_outputs, target_outputs, inputs.valid, dtype=dtype, dropped=dropped
@@ -81,7 +81,8 @@ def compare_runs(
     )
 
 
-def _run(side: Side) -> tuple[Outputs, str]:
+def run_side(side: Side) -> tuple[Outputs, str]:
+    """The outputs of a side's framework, or of its reference in float32 where it is missing, and which of them ran."""
     try:
         return side.run(), side.runtime
     except MissingRuntimeError:

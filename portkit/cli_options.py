@@ -1,0 +1,33 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def reading(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that say how a checkpoint is to be read."""
+    for option in reversed(
+        [
+            click.option("--from", "layout", metavar="LAYOUT", help="Layout of the source; detected when left out."),
+            click.option("--family", help="Family of the model, when config.json does not tell."),
+            click.option("--task", help="Task of the model, when the names fit several."),
+            click.option("--config", type=click.Path(path_type=Path), help="A config.json that lies elsewhere."),
+            click.option("--strip-prefix", help="Read the model whose names start so."),
+            click.option(
+                "--mapping",
+                "mappings",
+                multiple=True,
+                type=click.Path(path_type=Path),
+                help="A table of your own.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
