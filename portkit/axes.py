@@ -73,8 +73,8 @@ def flip(axes: Axes) -> Axes:
 
 
 def spell(axes: Axes) -> str:
-    """For a reader, one bracket for each stored dimension: `[out n d] [in h]`."""
-    return " ".join(f"[{group[0][0]} {' '.join(letter for _, letter in group)}]" for group in axes)
+    """For a reader, stored dimensions with role and letters: `out(n d) in(h)`."""
+    return " ".join(f"{group[0][0]}({' '.join(letter for _, letter in group)})" for group in axes)
 
 
 def size_of(axis: Axis, sizes: Sizes) -> int:

@@ -26,24 +26,24 @@ def planned(source, tmp_path, *words):
 def test_moves_say_names_axes_and_dtype(tmp_path):
     text = planned(small_model(tmp_path / "hf"), tmp_path, "--to", "burn", "--dtype", "float16")
     query = "encoder.layer.2.attention.self.query.weight -> encoder.layers.2.mha.query.weight"
-    assert f"  moved        {query}: [out n d] [in h] -> [in h] [out n d], transposed, F32 -> F16\n" in text
-    assert "  moved        pooler.dense.bias -> pooler.output.bias: [out h], F32 -> F16\n" in text
+    assert f"  moved        {query}: out(n d) in(h) -> in(h) out(n d), transposed, F32 -> F16\n" in text
+    assert "  moved        pooler.dense.bias -> pooler.output.bias: out(h), F32 -> F16\n" in text
     assert "  letters      d = 8, f = 40, h = 24, n = 3, p = 37, t = 2, v = 61\n" in text
     assert text.count("  moved  ") == 55
 
 
 def test_a_square_matrix_that_is_turned_says_so(tmp_path):
     text = planned(small_model(tmp_path / "hf"), tmp_path, "--to", "burn")
-    assert "pooler.dense.weight -> pooler.output.weight: [out h] [in h] -> [in h] [out h], transposed, F32\n" in text
+    assert "pooler.dense.weight -> pooler.output.weight: out(h) in(h) -> in(h) out(h), transposed, F32\n" in text
 
 
 def test_zeros_rows_ties_and_files(tmp_path):
     source = small_model(tmp_path / "hf", "bert", "masked_lm")
     (source / "vocab.txt").write_text("[PAD]", encoding="utf-8")
     text = planned(source, tmp_path, "--to", "burn", "--dialect", "bert-burn", "--pooler", "synthesize")
-    assert "  zeros        bert.pooler.output.bias: [out h], F32\n" in text
-    assert "[in p] [out h], F32, 475 rows of zeros behind\n" in text
-    assert "  copied       bert.embeddings.word_embeddings.weight -> lm_head.decoder.weight: [out v] [in h] -> " in text
+    assert "  zeros        bert.pooler.output.bias: out(h), F32\n" in text
+    assert "in(p) out(h), F32, 475 rows of zeros behind\n" in text
+    assert "  copied       bert.embeddings.word_embeddings.weight -> lm_head.decoder.weight: out(v) in(h) -> " in text
     assert "  files        vocab.txt, copied\n" in text
     portkit.convert(source, tmp_path / "burn", to="burn", verify="none")
     back = planned(tmp_path / "burn", tmp_path, "--to", "hf")

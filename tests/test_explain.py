@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hf_folders import config_for, facts_for, read_state, saved_state, small_model, write_hf
 
 import portkit
-from portkit.axes import described, described_move, move, parse_pattern, parse_signature, shape_of
+from portkit.axes import described_move, move, parse_pattern, parse_signature, shape_of, spell
 from portkit.checkpoint import open_checkpoint
 from portkit.cli import main
 from portkit.errors import UnknownTensorError
@@ -258,8 +258,8 @@ def test_described_moves_are_what_is_done(signature, src, dst):
 
 def test_dimensions_name_role_and_letters():
     signature = parse_signature("h -> n d")
-    assert described(parse_pattern("(out) (in)", signature)) == "out(n d) in(h)"
-    assert described(parse_pattern("in out", signature)) == "in(h) out(n) out(d)"
+    assert spell(parse_pattern("(out) (in)", signature)) == "out(n d) in(h)"
+    assert spell(parse_pattern("in out", signature)) == "in(h) out(n) out(d)"
 
 
 # ---------------------------------------------------------------- unknown names, and the command line
