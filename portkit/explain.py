@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portkit.axes import described_move, spell
+from portkit.fold import absorbed, unfolded
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UnknownTensorError
 from portkit.layouts.folder import RESIDUE
@@ -228,17 +229,20 @@ def _homes(checkpoint: Checkpoint, logical: str, columns: Columns) -> Iterator[H
             continue
         dialect = checkpoint.anatomy.dialect if layout == checkpoint.anatomy.layout else None
         slot = columns[layout][logical]
-        yield _home(checkpoint, layout, slot, dialect)
+        yield _home(checkpoint, layout, slot, dialect, columns[layout])
         for other in table.dialects.values():
             if other.layout == layout and other is not dialect and _changes(other, slot, task.name):
-                yield _home(checkpoint, layout, _expanded(checkpoint, layout, other)[logical], other)
+                column = _expanded(checkpoint, layout, other)
+                yield _home(checkpoint, layout, column[logical], other, column)
 
 
 def _changes(dialect: Dialect, slot: Slot, task: str) -> bool:
     return slot.row.name in dialect.columns and (not dialect.tasks or task in dialect.tasks)
 
 
-def _home(checkpoint: Checkpoint, layout: str, slot: Slot, dialect: Dialect | None) -> Home:
+def _home(
+    checkpoint: Checkpoint, layout: str, slot: Slot, dialect: Dialect | None, column: Mapping[str, Slot]
+) -> Home:
     name = dialect.name if dialect else None
     absent = slot.place.absent or _no_spare_pooler(checkpoint, layout, slot)
     if absent:
@@ -250,7 +254,7 @@ def _home(checkpoint: Checkpoint, layout: str, slot: Slot, dialect: Dialect | No
     if slot.place.overruled_by:
         notes.append(f"{slot.place.overruled_by} wins where a file has it too")
     shape = slot.shape(checkpoint.sizes, growth)
-    moves = tuple(_moves(checkpoint, slot, growth))
+    moves = tuple(_moves(checkpoint, slot, growth, column))
     return Home(layout, name, slot.name, spell(slot.axes), shape, moves, "; ".join(notes))
 
 
@@ -261,17 +265,23 @@ def _no_spare_pooler(checkpoint: Checkpoint, layout: str, slot: Slot) -> str:
     return spare if unread and isinstance(spare, str) else ""
 
 
-def _moves(checkpoint: Checkpoint, slot: Slot, growth: tuple[int, int]) -> Iterator[str]:
-    """What is done to the stored array on the way to a layout."""
+def _moves(
+    checkpoint: Checkpoint, slot: Slot, growth: tuple[int, int], column: Mapping[str, Slot]
+) -> Iterator[str]:
+    """What is done to the stored array on the way to a layout, whose slots are `column`."""
     if slot.logical not in checkpoint.anatomy.slots or checkpoint.stored(slot.logical) is None:
         return
-    yield from _rows("take off", checkpoint.growth(slot.logical))
+    (front, back), (first, last) = checkpoint.growth(slot.logical), growth
+    ours, theirs = (unfolded(slots) for slots in (checkpoint.anatomy.slots, column))
+    row = absorbed(column.values()).get(slot.logical, "")
+    yield from _rows("take off", max(front - first, 0) if first < 0 else max(front, 0), back)
     yield from described_move(checkpoint.axes(slot.logical), slot.axes, checkpoint.sizes)
-    yield from _rows("add zero", growth)
+    yield from (f"add the first row of {row} to each",) if row in theirs - ours else ()
+    yield from _rows("add", max(first - min(front, 0), 0), last)
 
 
-def _rows(verb: str, counts: tuple[int, int]) -> Iterator[str]:
-    for count, where in zip(counts, ("in front", "behind"), strict=True):
+def _rows(verb: str, front: int, behind: int) -> Iterator[str]:
+    for count, where in ((front, "in front"), (behind, "behind")):
         if count:
             yield f"{verb} rows: {count} {where}"
 
