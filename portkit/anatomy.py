@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from portkit.candidates import BACKBONE, Candidate, Wanted, candidates_for
-from portkit.errors import Problem, UnknownModelError
+from portkit.errors import Problem, UnknownModelError, UsageError
 from portkit.names import check_form
 from portkit.table.load import suggestion
 
@@ -53,6 +53,7 @@ def identify(
     `formats` is the format of the file. Raises UnknownModelError: nothing fits, two things fit, or the config names
     another model than the names show.
     """
+    _check_words(tables, wanted)
     layouts = [n for n in tables.layouts if formats in tables.storages[n].formats]
     for layout in layouts:
         check_form(names, tables.storages[layout].wrappers.undo)
@@ -69,6 +70,14 @@ def identify(
     if wanted.task != BACKBONE or not anatomy.unexplained:
         return anatomy
     return replace(anatomy, whole=_whole(names, config, chosen, tables, replace(wanted, task=None)))
+
+
+def _check_words(tables: Tables, wanted: Wanted) -> None:
+    tasks = {BACKBONE, *(t for table in tables.families.values() for t in table.tasks)}
+    for where, word, known in (("--task", wanted.task, tasks), ("--from", wanted.layout, set(tables.layouts))):
+        if word is not None and word not in known:
+            problem = Problem(where, f"{word!r} is none", hint=suggestion(word, known))
+            raise UsageError("unknown choice", [problem])
 
 
 def _whole(
@@ -205,6 +214,9 @@ def _nothing_fits(
         )
         if not c.missing
     ]
+    if not candidates:
+        found = f"{' and '.join(layouts)} {'has' if len(layouts) == 1 else 'have'} no class for {wanted.task}"
+        return UnknownModelError("no model fits the names", [Problem("--task", found, hint="leave --task out")])
     best = max(candidates, key=lambda c: (len(c.filled) - len(c.missing), c.rank))  # not the one that asks for least
     problems = [Problem(n, "missing", hint="") for n in best.missing[:_SHOWN]]
     if strangers and wanted.task is None:

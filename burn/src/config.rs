@@ -129,6 +129,8 @@ pub struct ModelConfig {
     /// Activation of the masked language model's head.
     #[serde(default)]
     pub lm_head_act: HiddenAct,
+    /// The epsilon of that head's layer norm, where it is not `layer_norm_eps`: KerasHub has one of its own.
+    pub lm_head_eps: Option<f64>,
     /// What the model is for.
     #[serde(default)]
     pub task: Task,
@@ -206,8 +208,10 @@ impl ModelConfig {
         if heads > 0 && !hidden.is_multiple_of(heads) {
             problems.push(format!("hidden_size {hidden} is not a multiple of num_attention_heads {heads}"));
         }
-        if !(0.0..1.0).contains(&eps) {
-            problems.push(format!("layer_norm_eps is {eps}, it must be at least 0 and below 1"));
+        for (name, eps) in [("layer_norm_eps", Some(eps)), ("lm_head_eps", self.lm_head_eps)] {
+            if let Some(eps) = eps.filter(|eps| !(0.0..1.0).contains(eps)) {
+                problems.push(format!("{name} is {eps}, it must be at least 0 and below 1"));
+            }
         }
         if !(0.0..1.0).contains(&dropout) {
             problems.push(format!("hidden_dropout_prob is {dropout}, it must be at least 0 and below 1"));

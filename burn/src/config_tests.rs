@@ -68,11 +68,12 @@ fn a_missing_field_is_named() {
 
 #[test]
 fn all_wrong_numbers_are_listed_together() {
-    let changes = json!({"vocab_size": 0, "num_attention_heads": 4, "layer_norm_eps": -1.0, "hidden_dropout_prob": 1.0});
+    let changes = json!({"vocab_size": 0, "num_attention_heads": 4, "layer_norm_eps": -1.0, "lm_head_eps": 1.0, "hidden_dropout_prob": 1.0});
     let message = refused(changes);
     assert!(message.contains("vocab_size is 0, it must be at least 1"), "{message}");
     assert!(message.contains("hidden_size 6 is not a multiple of num_attention_heads 4"), "{message}");
     assert!(message.contains("layer_norm_eps is -1"), "{message}");
+    assert!(message.contains("lm_head_eps is 1"), "{message}");
     assert!(message.contains("hidden_dropout_prob is 1"), "{message}");
 }
 

@@ -35,7 +35,7 @@ impl BertEmbeddings {
             word_embeddings: table(config.vocab_size),
             position_embeddings: table(config.max_position_embeddings),
             token_type_embeddings: table(config.type_vocab_size),
-            layer_norm: layer_norm(config, device),
+            layer_norm: layer_norm(config, config.layer_norm_eps, device),
             dropout: DropoutConfig::new(config.hidden_dropout_prob).init(),
             rules: InputRules::of(config),
         }
@@ -162,8 +162,8 @@ fn encoder(config: &ModelConfig, device: &Device) -> TransformerEncoder {
     .init(device)
 }
 
-pub(crate) fn layer_norm(config: &ModelConfig, device: &Device) -> LayerNorm {
-    LayerNormConfig::new(config.hidden_size).with_epsilon(config.layer_norm_eps).init(device)
+pub(crate) fn layer_norm(config: &ModelConfig, eps: f64, device: &Device) -> LayerNorm {
+    LayerNormConfig::new(config.hidden_size).with_epsilon(eps).init(device)
 }
 
 pub(crate) fn first_token(hidden: Tensor<3>) -> Tensor<2> {

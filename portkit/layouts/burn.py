@@ -63,6 +63,7 @@ class BurnLayout:
             "position_scheme": facts.position_scheme,
             "position_offset": front if facts.position_scheme == "absolute" else 0,
             "lm_head_act": facts.lm_head_act if "masked_lm" in model.task.groups else None,
+            "lm_head_eps": facts.lm_head_eps if "masked_lm" in model.task.groups else None,
         }
         raw.pop(_OURS, None)
         if model.dialect:

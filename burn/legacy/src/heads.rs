@@ -26,7 +26,7 @@ impl<B: Backend> LmHead<B> {
     fn new(config: &ModelConfig, device: &B::Device) -> Self {
         Self {
             dense: linear(config, config.hidden_size, device),
-            layer_norm: layer_norm(config, device),
+            layer_norm: layer_norm(config, config.lm_head_eps.unwrap_or(config.layer_norm_eps), device),
             decoder: linear(config, config.vocab_size, device),
             activation: config.lm_head_act,
         }

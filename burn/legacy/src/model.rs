@@ -29,7 +29,7 @@ impl<B: Backend> Embeddings<B> {
             word_embeddings: table(config.vocab_size),
             position_embeddings: table(config.max_position_embeddings),
             token_type_embeddings: table(config.type_vocab_size),
-            layer_norm: layer_norm(config, device),
+            layer_norm: layer_norm(config, config.layer_norm_eps, device),
             rules: InputRules::of(config),
         }
     }
@@ -108,8 +108,8 @@ pub fn linear<B: Backend>(config: &ModelConfig, scores: usize, device: &B::Devic
     LinearConfig::new(config.hidden_size, scores).init(device)
 }
 
-pub fn layer_norm<B: Backend>(config: &ModelConfig, device: &B::Device) -> LayerNorm<B> {
-    LayerNormConfig::new(config.hidden_size).with_epsilon(config.layer_norm_eps).init(device)
+pub fn layer_norm<B: Backend>(config: &ModelConfig, eps: f64, device: &B::Device) -> LayerNorm<B> {
+    LayerNormConfig::new(config.hidden_size).with_epsilon(eps).init(device)
 }
 
 pub fn first_token<B: Backend>(hidden: Tensor<B, 3>) -> Tensor<B, 2> {
