@@ -16,6 +16,7 @@ from portkit.config import Config, read_config
 from portkit.dense import dense
 from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError
 from portkit.facts import Facts
+from portkit.fold import unfolded
 from portkit.layouts.folder import Folder, open_folder
 from portkit.layouts.registry import layout_of
 from portkit.memory import without_field
@@ -25,7 +26,7 @@ from portkit.table.expr import evaluate
 from portkit.table.load import load_tables
 from portkit.table.schema import Place
 from portkit.table.slots import Slot, expand, logical_axes
-from portkit.tensors import Array, LazyTensor, TensorSpec
+from portkit.tensors import Array, LazyTensor, TensorSpec, in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -77,6 +78,15 @@ class Checkpoint:
         """
         own = {name: self._logical(name, slot) for name, slot in self.anatomy.slots.items() if self.stored(name)}
         return {**own, **self.borrowed}
+
+    def forward_tensors(self) -> dict[str, LazyTensor]:
+        """What a forward pass reads: `logical`, and zeros for a table whose rows another one has absorbed."""
+        hub = self.tables.storages["logical"]
+        tensors = self.logical()
+        for name in unfolded(self.anatomy.slots) - tensors.keys():
+            shape = shape_of(logical_axes(self.anatomy.slots[name], hub), self.sizes)
+            tensors[name] = in_memory(name, np.zeros(shape, np.float32))
+        return tensors
 
     def aside(self) -> dict[str, str]:
         """Logical name -> stored name of what the file holds besides the backbone that was asked for."""

@@ -17,7 +17,7 @@ def reading(command: Callable[..., None]) -> Callable[..., None]:
         [
             click.option("--from", "layout", metavar="LAYOUT", help="Layout of the source; detected when left out."),
             click.option("--family", help="Family of the model, when config.json does not tell."),
-            click.option("--task", help="Task of the model, when the names fit several; backbone reads what is below a head."),
+            click.option("--task", help="Task of the model; backbone reads what is below a head, whatever that is."),
             click.option("--config", type=click.Path(path_type=Path), help="A config.json that lies elsewhere."),
             click.option("--strip-prefix", help="Read the model whose names start so."),
             click.option(

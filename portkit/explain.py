@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portkit.axes import described_move, spell
-from portkit.fold import absorbed, unfolded
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UnknownTensorError
+from portkit.fold import absorbed, unfolded
 from portkit.layouts.folder import RESIDUE
 from portkit.table.load import tables_dir
 from portkit.table.slots import Slot, expand, logical_axes
@@ -240,9 +240,7 @@ def _changes(dialect: Dialect, slot: Slot, task: str) -> bool:
     return slot.row.name in dialect.columns and (not dialect.tasks or task in dialect.tasks)
 
 
-def _home(
-    checkpoint: Checkpoint, layout: str, slot: Slot, dialect: Dialect | None, column: Mapping[str, Slot]
-) -> Home:
+def _home(checkpoint: Checkpoint, layout: str, slot: Slot, dialect: Dialect | None, column: Mapping[str, Slot]) -> Home:
     name = dialect.name if dialect else None
     absent = slot.place.absent or _no_spare_pooler(checkpoint, layout, slot)
     if absent:
@@ -265,9 +263,7 @@ def _no_spare_pooler(checkpoint: Checkpoint, layout: str, slot: Slot) -> str:
     return spare if unread and isinstance(spare, str) else ""
 
 
-def _moves(
-    checkpoint: Checkpoint, slot: Slot, growth: tuple[int, int], column: Mapping[str, Slot]
-) -> Iterator[str]:
+def _moves(checkpoint: Checkpoint, slot: Slot, growth: tuple[int, int], column: Mapping[str, Slot]) -> Iterator[str]:
     """What is done to the stored array on the way to a layout, whose slots are `column`."""
     if slot.logical not in checkpoint.anatomy.slots or checkpoint.stored(slot.logical) is None:
         return

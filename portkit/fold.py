@@ -26,7 +26,8 @@ def fold(table: Array, row: Array) -> Array:
     if not row.any():
         return table
     wide = np.float64 if table.dtype.itemsize == 8 else np.float32
-    return (table.astype(wide) + row.astype(wide)).astype(table.dtype)
+    folded: Array = np.add(table.astype(wide), row.astype(wide)).astype(table.dtype)
+    return folded
 
 
 def unfolded(slots: Mapping[str, Slot]) -> set[str]:

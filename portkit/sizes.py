@@ -75,8 +75,9 @@ def sizes_or_problems(
         size = max(votes, key=lambda s: (len(votes[s]), s == config[field]))
         corrected[field] = size
         if size != config[field]:
-            found = f"{size} in {len(votes[size])} tensors, such as {votes[size][0]}"
-            problems.append(_contradiction(anatomy, field, config[field], size, found, where))
+            less = _less(anatomy, config, field)
+            found = f"{size - less} in {len(votes[size])} tensors, such as {votes[size][0]}"
+            problems.append(_contradiction(anatomy, field, config[field] - less, size - less, found, where))
     sizes, wrong = _sizes(anatomy, corrected, where)
     return sizes, [*problems, *wrong, *_misfits(stored, sizes, anatomy)]
 
@@ -148,3 +149,9 @@ def _misfits(stored: tuple[_Stored, ...], sizes: Sizes, anatomy: Anatomy) -> Ite
         hint = f"transposed: is it stored in another layout's orientation than {anatomy.layout}'s?"
         turned = tensor.shape == expected[::-1]
         yield Problem(tensor.name, what, str(expected), str(tensor.shape), hint if turned else "")
+
+
+def _less(anatomy: Anatomy, config: Config, field: str) -> int:
+    """How much smaller the layout's number is than the logical one."""
+    entry = anatomy.table.config.get(field)
+    return evaluate(entry.less.get(anatomy.layout, 0), config.values) if entry else 0

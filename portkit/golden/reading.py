@@ -12,7 +12,7 @@ from portkit.facts import Facts
 from portkit.formats.source import file_source
 from portkit.formats.strict_json import parse_object
 from portkit.golden.form import VERSION, Expected, Fingerprint, Golden, Run
-from portkit.table.load import check_keys
+from portkit.table.load import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -91,7 +91,8 @@ class Reader:
     def keys(self, where: str, found: Mapping[str, Any], known: Iterable[str]) -> None:
         """Note every key that is not known, with the nearest that is."""
         strange = [key for key in found if key not in known][: MAX_PROBLEMS - len(self.problems)]
-        check_keys(f"{self.name}: {where}" if where else self.name, dict.fromkeys(strange), known, self.problems)
+        place = f"{self.name}: {where}" if where else self.name
+        self.problems += [Problem(place, f"unknown key {k!r}", hint=suggestion(k, known)) for k in strange]
 
     def _object(self, where: str, value: object) -> dict[str, Any]:
         if isinstance(value, dict):
