@@ -76,7 +76,7 @@ def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool) -> Kept | P
     if logical is not None:
         reason = f"the target has no place for {logical}"
         return Kept(stored, reason)
-    if _changes_function(source, stored):
+    if changes_function(source, stored):
         hint = (
             f"--drop {stored!r} reads the rest as a plain {source.anatomy.table.family}, which is then another function"
         )
@@ -87,7 +87,7 @@ def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool) -> Kept | P
     return Problem(stored, UNEXPLAINED, hint=hint)
 
 
-def _changes_function(source: Checkpoint, stored: str) -> bool:
+def changes_function(source: Checkpoint, stored: str) -> bool:
     """Whether an unexplained tensor lies inside the embeddings or the encoder, where it takes part in the function."""
     slots = source.anatomy.slots.values()
     inner = {s.name.removeprefix(source.anatomy.prefix).partition(".")[0] for s in slots if s.row.group == "backbone"}

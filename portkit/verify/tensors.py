@@ -1,32 +1,48 @@
-"""The tensor proof: re-open what was written, undo the layout, and compare every number with its source."""
+"""The tensor proof: undo both layouts, and compare every logical tensor of two checkpoints bit for bit."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.checkpoint import Checkpoint, open_checkpoint
+from portkit.accounting import changes_function
 from portkit.execute import cast
+from portkit.moves import POSITIONS
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Collection, Mapping
 
+    from numpy.typing import NDArray
+
+    from portkit.checkpoint import Checkpoint
     from portkit.plan import Plan
     from portkit.tensors import Array, LazyTensor
 
-_POSITIONS = "embeddings.position.table"
+_SHOWN = 5  # names in one line
+_POOLER = ("pooler.kernel", "pooler.bias")
+_POOLER_UNREAD = ("optional", "unread")
 
 
 @dataclass(frozen=True)
 class TensorVerdict:
-    """How many logical tensors were compared, of how many, and which differ."""
+    """How many logical tensors were compared, of how many, and which differ. Each mapping is from name to reason."""
 
     compared: int
-    expected: int
-    cast: int
-    differing: tuple[str, ...]
+    differing: Mapping[str, str]
+    missing: Mapping[str, str]
+    """Needed, and on one side only: each fails the proof."""
+    rest: Mapping[str, str]
+    """What has no counterpart and needs none: a pooler that no head reads, reserved rows, buffers."""
+    casts: Mapping[str, int]
+    """How many tensors are equal only after a cast, by cast: "F32 -> F16"."""
+
+    @property
+    def expected(self) -> int:
+        """How many had to be compared."""
+        return self.compared + len(self.missing)
 
     @property
     def equal(self) -> bool:
@@ -34,52 +50,159 @@ class TensorVerdict:
         return self.compared == self.expected > 0 and not self.differing
 
     def __str__(self) -> str:
-        how = f", {self.cast} of them after the cast" if self.cast else ", bit for bit"
+        looked = f"compared {self.compared} of {self.expected} tensors"
         if self.equal:
-            return f"compared {self.compared} of {self.expected} tensors: equal{how}"
-        names = ", ".join(self.differing[:5])
-        return f"compared {self.compared} of {self.expected} tensors: {len(self.differing)} differ ({names})"
+            casts = [f"{count} of them after the cast {cast}" for cast, count in self.casts.items()]
+            return f"{looked}: equal, {', '.join(casts) if casts else 'bit for bit'}"
+        wrong = {"differ": self.differing, "are on one side only": self.missing}
+        parts = [f"{len(names)} {what} ({_few(names)})" for what, names in wrong.items() if names]
+        return f"{looked}: {', '.join(parts) or 'nothing to compare'}"
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
-        return {"equal": self.equal, **asdict(self)}
+        return {
+            "equal": self.equal,
+            "compared": self.compared,
+            "expected": self.expected,
+            "differing": dict(self.differing),
+            "missing": dict(self.missing),
+            "rest": dict(self.rest),
+            "casts": dict(self.casts),
+        }
 
 
-def prove_tensors(plan: Plan, written: Path, mappings: tuple[Path, ...] = ()) -> TensorVerdict:
-    """Compare a written folder with the source of its plan, in logical words.
+def prove_tensors(source: Checkpoint, target: Checkpoint, plan: Plan | None = None) -> TensorVerdict:
+    """Compare two checkpoints of any layouts, in logical words; one pair of tensors is in memory at a time.
 
-    Raises what opening the folder raises: a folder that cannot be opened proves nothing.
+    The target must have every tensor and every row of the source, in the source's numbers or those rounded to its own
+    dtype. Rows and poolers that no token or head reads may be on one side only; they are named. With the `plan` that
+    made the target, all that was moved must be there, and what was made must be zeros. Raises what reading raises.
     """
-    model = plan.model
-    target = open_checkpoint(
-        written, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings
-    )
-    theirs, ours = target.logical(), plan.source.logical()
-    made = {m.logical for m in plan.moves if m.how == "zeros"}
-    wanted = [name for name in theirs if name not in made]
-    dtypes = {m.logical: m.target.dtype for m in plan.moves}
-    differing = tuple(
-        n for n in wanted if n not in ours or not _equal(ours[n], theirs[n], _shift(plan.source, target, n))
-    )
-    casts = sum(ours[n].spec.dtype != dtypes.get(n, ours[n].spec.dtype) for n in wanted if n in ours)
-    return TensorVerdict(len(wanted), len({m.logical for m in plan.moves} - made | set(wanted)), casts, differing)
+    made = {m.logical for m in plan.moves if m.how == "zeros"} if plan else set()
+    ours = {n: t for n, t in source.logical().items() if n not in made}
+    theirs = {n: t for n, t in target.logical().items() if n not in made}
+    both = [name for name in ours if name in theirs]
+    differing, casts, rest = {}, Counter[str](), {**_unread(source, "source"), **_unread(target, "target")}
+    for name in both:
+        mine, other = ours[name], theirs[name]
+        windows = _windows(source, target, mine, other)
+        rest |= _rows_left(other, windows)
+        how = _difference(mine, other, windows)
+        if how:
+            differing[name] = how
+        elif mine.spec.dtype != other.spec.dtype:
+            casts[f"{mine.spec.dtype} -> {other.spec.dtype}"] += 1
+    differing |= {n: "made as zeros, and is not zero" for n in made if _has_numbers(target, n)}
+    alone, missing = _one_sided(source, target, set(ours) ^ set(theirs), plan)
+    rest |= alone | dict.fromkeys(sorted(made), "zeros, made because the target has a place for it")
+    return TensorVerdict(len(both), differing, missing | _strangers(source, target, plan), rest, dict(casts))
 
 
-def _shift(source: Checkpoint, target: Checkpoint, name: str) -> int:
-    """How many more rows the target's position table has in front, because its family reserves more."""
-    rows = "max_position_embeddings"
-    return int(target.config[rows]) - int(source.config[rows]) if name == _POSITIONS else 0
+Windows = tuple[tuple[int, int], tuple[int, int]]  # rows of a table that are compared: source, target
 
 
-def _equal(ours: LazyTensor, theirs: LazyTensor, shift: int) -> bool:
-    source, target = ours.read(), theirs.read()
-    source, target = source[max(-shift, 0) :], target[max(shift, 0) :]
-    return source.shape == target.shape and _same(cast(source, theirs.spec.dtype), target)
+def _windows(source: Checkpoint, target: Checkpoint, mine: LazyTensor, other: LazyTensor) -> Windows | None:
+    """Which rows of two tables belong together; None for what is no table, and must match as a whole.
+
+    Position rows are aligned at the one that a first token reads, unless both reserve the same number of rows.
+    Rows that the source alone has stay in its window: the shapes then differ, as they must.
+    """
+    if not mine.name.endswith(".table"):
+        return None
+    first, start = source.facts.first_position, target.facts.first_position
+    if mine.name != POSITIONS or first == start:
+        first, start = 0, 0
+    rows = max(mine.spec.shape[0] - first, 0)
+    return (first, first + rows), (start, min(start + rows, other.spec.shape[0]))
 
 
-def _same(a: Array, b: Array) -> bool:
-    return (
-        bool(np.array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8)))
-        if a.size
-        else True
-    )
+def _rows_left(other: LazyTensor, windows: Windows | None) -> dict[str, str]:
+    """Rows outside the windows, and why no counterpart is needed."""
+    if windows is None:
+        return {}
+    (first, _), (start, end) = windows
+    rows, name = other.spec.shape[0], other.name
+    return {
+        **({f"{name} rows 0:{first} (source)": "reserved: no token reads them"} if first else {}),
+        **({f"{name} rows 0:{start} (target)": "reserved: no token reads them"} if start else {}),
+        **({f"{name} rows {end}:{rows} (target)": "the source has no such rows"} if end < rows else {}),
+    }
+
+
+def _difference(mine: LazyTensor, other: LazyTensor, windows: Windows | None) -> str:
+    """How two tensors differ, in words; nothing where they are equal after the cast to the other's dtype."""
+    source, target = mine.read(), other.read()
+    if windows is not None:
+        source, target = source[slice(*windows[0])], target[slice(*windows[1])]
+    if source.shape != target.shape:
+        return f"shape {source.shape} in the source, {target.shape} in the target"
+    rounded = cast(source, other.spec.dtype)
+    if _same_bits(rounded, target):
+        return ""
+    if source.ndim == 2 and source.shape[0] == source.shape[1] and _same_bits(rounded.T, target):
+        return "transposed"
+    if _same_bits(source, cast(target, mine.spec.dtype)):
+        return f"equal only after the cast {other.spec.dtype} -> {mine.spec.dtype}: the target has more digits"
+    return _distance(rounded, target)
+
+
+def _distance(source: Array, target: Array) -> str:
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(source.astype(np.float64) - target.astype(np.float64))
+    count = source.size - int(np.count_nonzero(_equal_bits(source, target)))
+    return f"{count} of {source.size} numbers differ, by {apart.max(initial=0.0):.3g} at most"
+
+
+def _equal_bits(a: Array, b: Array) -> NDArray[np.bool_]:
+    """Where two arrays of one shape and dtype hold the same bytes."""
+    whole = np.dtype(f"u{a.dtype.itemsize}")
+    equal: NDArray[np.bool_] = np.equal(a.view(whole), b.view(whole))
+    return equal
+
+
+def _same_bits(a: Array, b: Array) -> bool:
+    return bool(_equal_bits(a, b).all())
+
+
+def _has_numbers(checkpoint: Checkpoint, name: str) -> bool:
+    return bool(checkpoint.logical()[name].read().any())
+
+
+def _one_sided(
+    source: Checkpoint, target: Checkpoint, names: Collection[str], plan: Plan | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Tensors that one side lacks: those that need no counterpart, and those that do, with the reason."""
+    moved = {m.logical for m in plan.moves} if plan else set()
+    unread = {source.anatomy.task.pooler, target.anatomy.task.pooler} <= {*_POOLER_UNREAD}
+    excused, missing = {}, {}
+    for name in sorted(names):
+        where = "only in the source" if name in source.anatomy.stored else "only in the target"
+        if name in _POOLER and unread and name not in moved:
+            excused[name] = f"{where}; no head reads it, only the pooled output depends on it"
+        else:
+            missing[name] = where
+    return excused, missing
+
+
+def _strangers(source: Checkpoint, target: Checkpoint, plan: Plan | None) -> dict[str, str]:
+    """Stored tensors inside the encoder that no row explains. A plan has accounted for the source's."""
+    sides = {"target": target} if plan else {"source": source, "target": target}
+    return {
+        f"{name} ({side})": "inside the encoder, and no row of the table explains it"
+        for side, checkpoint in sides.items()
+        for name in checkpoint.anatomy.unexplained
+        if changes_function(checkpoint, name)
+    }
+
+
+def _unread(checkpoint: Checkpoint, side: str) -> dict[str, str]:
+    """Stored tensors that are no part of the model."""
+    anatomy = checkpoint.anatomy
+    heads = [n for n in anatomy.unexplained if not changes_function(checkpoint, n)]
+    reasons = {**anatomy.ignored, **checkpoint.dead, **dict.fromkeys(heads, "no row of the table explains it")}
+    return {f"{name} ({side})": reason for name, reason in reasons.items()}
+
+
+def _few(names: Mapping[str, str]) -> str:
+    first = list(names)[:_SHOWN]
+    return ", ".join(first) + (", …" if len(names) > _SHOWN else "")
