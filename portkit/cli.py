@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from portkit import __version__
+from portkit.cli_verify import verify
 from portkit.errors import PortkitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from portkit.api import Conversion
 
 _EPILOG = "Exit codes: 0 done and equal, 1 a difference or a failed proof, 2 wrong usage, 3 could not look."
 
@@ -90,7 +89,14 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @click.option("--drop", multiple=True, metavar="PATTERN", help="Leave out tensors of these names.")
 @click.option("--residue/--no-residue", default=False, help="Keep what no row explains beside the weights.")
 @click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
-@click.option("--verify", type=click.Choice(["auto", "none", "tensors", "forward"]), default="auto", show_default=True)
+@click.option(
+    "--verify",
+    type=click.Choice(["auto", "none", "tensors", "facts", "forward"]),
+    default="auto",
+    show_default=True,
+    help="Which proofs to make; auto: all three.",
+)
+@click.option("--keep-failed", is_flag=True, help="Keep a folder whose proof failed, marked as failed.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--strict", is_flag=True, help="Refuse a target that computes another function.")
 @click.option("--force", is_flag=True, help="Replace the target once the new one is complete.")
@@ -107,19 +113,13 @@ def convert(source: Path, target: Path, as_json: bool, **options: Any) -> None: 
         result, code = run(source, target, open_with=opening, **options), 0
     except ProofFailed as e:
         result, code = e.conversion, 1
-    _report(result, as_json=as_json)
+    from portkit.render import render_conversion
+
+    click.echo(json.dumps(result.record, indent=2) if as_json else render_conversion(result))
     click.get_current_context().exit(code)
 
 
-def _report(result: Conversion, *, as_json: bool) -> None:
-    from portkit.record import make_record
-    from portkit.render import render_conversion
-
-    if as_json:
-        proofs = {n: v.as_dict() for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v}
-        click.echo(json.dumps(make_record(result.plan, proofs, (), result.warnings), indent=2))
-    else:
-        click.echo(render_conversion(result))
+main.add_command(verify)
 
 
 @main.group()

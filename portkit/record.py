@@ -11,6 +11,7 @@ from portkit.pooler import inspect_pooler
 if TYPE_CHECKING:
     from portkit.checkpoint import Checkpoint
     from portkit.plan import Plan
+    from portkit.verify.pair import Verification
 
 VERSION = 1  # of the record's own form
 
@@ -62,8 +63,10 @@ def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
 
 
-def make_record(plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd: tuple[str, ...]) -> dict[str, Any]:
-    """The record of one conversion. `proofs` are the verdicts, `odd` warnings about numbers seen on the way."""
+def make_record(
+    plan: Plan, verdict: Verification | None, files: tuple[str, ...], odd: tuple[str, ...]
+) -> dict[str, Any]:
+    """The record of one conversion. `verdict` holds its proofs, `odd` warnings about numbers seen on the way."""
     source, model = plan.source, plan.model
     configs = source.folder.record.get("configs")
     return {
@@ -100,7 +103,8 @@ def make_record(plan: Plan, proofs: dict[str, Any], files: tuple[str, ...], odd:
         "dropped": dict(plan.dropped),
         "files": list(files),
         "warnings": [*warnings_of(source), *plan.warnings, *odd],
-        "proofs": proofs,
+        "proofs": verdict.proofs() if verdict else {},
+        "failed": [name for name, result in verdict.results.items() if result == "fail"] if verdict else [],
         "configs": {
             **(configs if isinstance(configs, dict) else {}),
             source.anatomy.layout: dict(source.folder.config),

@@ -26,10 +26,11 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("pooler", "accounting"),
     ("moves",),
     ("plan",),
-    ("execute", "record"),
+    ("execute",),
     ("verify",),
-    ("api",),
-    ("render",),
+    ("record", "render_proofs"),
+    ("api", "junit"),
+    ("render", "cli_verify"),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
