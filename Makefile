@@ -43,7 +43,7 @@ $(VENV)/.done: pyproject.toml
 ifeq ($(CARGO),)
 burn burn-wgpu test-burn:
 	@echo "No Rust toolchain was found, so Burn cannot run: get one at https://rustup.rs (1.95 or newer)."
-	@echo "The proof uses the float64 reference instead, and says so."
+	@echo "The proof runs portkit's own numpy reference in float32 in its place, and says so."
 else
 burn: setup
 	$(RUST) cargo build --release --quiet --locked --manifest-path burn/Cargo.toml

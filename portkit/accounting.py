@@ -122,7 +122,7 @@ def _kept_or_refused(
         into = next((u.logical for u in used if u.absorbs == logical), "")
         reason = f"folded into {into}" if into else (no_pooler if logical.startswith("pooler.") else "")
         return Kept(stored, reason or f"the target has no place for {logical}", logical=logical)
-    if _changes_function(source, stored):
+    if changes_function(source, stored):
         hint = (
             f"--drop {stored!r} reads the rest as a plain {source.anatomy.table.family}, which is then another function"
         )
@@ -133,7 +133,7 @@ def _kept_or_refused(
     return Problem(stored, UNEXPLAINED, hint=hint)
 
 
-def _changes_function(source: Checkpoint, stored: str) -> bool:
+def changes_function(source: Checkpoint, stored: str) -> bool:
     """Whether an unexplained tensor lies inside the embeddings or the encoder, where it takes part in the function."""
     slots = source.anatomy.slots.values()
     inner = {s.name.removeprefix(source.anatomy.prefix).partition(".")[0] for s in slots if s.row.group == "backbone"}

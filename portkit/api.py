@@ -20,12 +20,18 @@ from portkit.output import new_folder
 from portkit.plan import Plan, make_plan
 from portkit.record import behind_note, make_record, warnings_of
 from portkit.table.load import suggestion
-from portkit.verify.tensors import TensorVerdict, prove_tensors
 
 if TYPE_CHECKING:
-    from portkit.verify.agreement import ForwardVerdict
+    from collections.abc import Collection
 
-VERIFY = ("auto", "none", "tensors", "forward")
+    from portkit.runtimes.outputs import Inputs
+    from portkit.verify.agreement import ForwardVerdict
+    from portkit.verify.facts import FactsVerdict
+    from portkit.verify.pair import Verification
+    from portkit.verify.tensors import TensorVerdict
+
+PROOFS = ("tensors", "facts", "forward")
+VERIFY = {"auto": PROOFS, "none": (), **{name: (name,) for name in PROOFS}}  # word -> the proofs that it makes
 SHARD = 50_000_000_000  # bytes, as transformers 5 splits
 
 
@@ -39,22 +45,36 @@ class Conversion:
 
     plan: Plan
     path: Path | None
-    tensors: TensorVerdict | None
-    forward: ForwardVerdict | None
+    verification: Verification | None
     warnings: tuple[str, ...]
     files: tuple[OutputFile, ...] = ()
     left_behind: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def tensors(self) -> TensorVerdict | None:
+        """The tensor proof, where it was made."""
+        return self.verification.tensors if self.verification else None
+
+    @property
+    def facts(self) -> FactsVerdict | None:
+        """The facts proof, where it was made."""
+        return self.verification.facts if self.verification else None
+
+    @property
+    def forward(self) -> ForwardVerdict | None:
+        """The forward proof, where it was made."""
+        return self.verification.forward if self.verification else None
 
     @property
     def proved(self) -> bool:
         """No proof that was made failed."""
-        return (self.tensors is None or self.tensors.equal) and (self.forward is None or self.forward.agrees)
+        return self.verification is None or self.verification.holds
 
     def record(self) -> dict[str, Any]:
         """What `portkit.json` says of it."""
-        proofs = {n: v.as_dict() for n, v in (("tensors", self.tensors), ("forward", self.forward)) if v}
-        record = make_record(self.plan, proofs, self.files, self.left_behind, self.warnings)
-        return {**record, "dry_run": True} if self.path is None else record
+        record = make_record(self.plan, self.verification, self.files, self.left_behind, self.warnings)
+        return {**record, "dry_run": True} if self.dry_run else record
 
 
 def inspect(path: Path | str, **options: Any) -> Checkpoint:  # noqa: ANN401 - those of open_checkpoint
@@ -70,6 +90,7 @@ def convert(
     verify: str = "auto",
     device: str = "cpu",
     force: bool = False,
+    keep_failed: bool = False,
     dry_run: bool = False,
     max_shard_size: int = SHARD,
     open_with: dict[str, Any] | None = None,
@@ -78,37 +99,96 @@ def convert(
     """Convert a checkpoint into a new folder of layout `to`, and prove it.
 
     `open_with` are keywords of `open_checkpoint`, `options` fields of `plan.Options`. With `dry_run` nothing is
-    written. A failed proof leaves no folder. Raises PortkitError.
+    written. A failed proof raises ProofFailed and leaves no folder, or with `keep_failed` one that is marked as failed.
+    Raises PortkitError.
     """
-    for what, word, known in (("--to", to, tuple(LAYOUTS)), ("--verify", verify, VERIFY)):
-        if word not in known:
-            raise UsageError("unknown choice", [Problem(what, f"{word!r} is none", hint=suggestion(word, known))])
-    opened = open_checkpoint(source, **(open_with or {}))
+    _check_choices(to, verify, force=force, keep_failed=keep_failed)
+    opening = open_with or {}
+    opened = open_checkpoint(source, **opening)
     plan = make_plan(opened, Options(to=to, **options))
-    behind = opened.folder.left_behind()
+    home, behind = opened.folder.home, opened.folder.left_behind()
     warnings = (*warnings_of(opened), *plan.warnings, *behind_note(behind))
-    planned = Conversion(plan, None, None, None, warnings, left_behind=behind)
+    planned = Conversion(plan, None, None, warnings, left_behind=behind)
     if dry_run:
-        home = opened.folder.home
-        return replace(planned, files=tuple(hashed(home, name, "copied") for name in travelling(home)))
-    mappings = tuple((open_with or {}).get("mappings", ()))
+        return replace(planned, files=tuple(hashed(home, n, "copied") for n in travelling(home)), dry_run=True)
     with new_folder(Path(target), force=force) as folder:
         odd, copied = _write(plan, folder, max_shard_size)
-        result = replace(planned, path=Path(target), warnings=(*planned.warnings, *odd))
-        result = _prove(result, folder, verify, device, mappings)
-        if not result.proved:
-            raise ProofFailed(result)
+        verdict = _prove(plan, folder, VERIFY[verify], device, tuple(opening.get("mappings", ())))
+        result = replace(planned, path=Path(target), verification=verdict, warnings=(*warnings, *odd))
         result = replace(result, files=output_files(folder, copied))
         write_json(folder / RECORD, result.record())
+        if not (result.proved or keep_failed):
+            raise ProofFailed(replace(result, path=None))
+    if not result.proved:
+        raise ProofFailed(result)
     return result
 
 
+def verify(
+    source: Path | str | Checkpoint,
+    target: Path | str | Checkpoint,
+    *,
+    proofs: Collection[str] = PROOFS,
+    inputs: Inputs | Path | str | None = None,
+    text: Path | str | None = None,
+    device: str = "cpu",
+    precision: str = "float32",
+    runtime: str | tuple[str, str] = "auto",
+    open_source: dict[str, Any] | None = None,
+    open_target: dict[str, Any] | None = None,
+) -> Verification:
+    """Make the three proofs between two checkpoints of any layouts: does the target compute what the source does?
+
+    `inputs` (a batch, or a file that `read_inputs` takes) or `text` (sentences for the source's tokenizer) replace the
+    inputs that are chosen to cover much. `precision` is the dtype to compute in, where a framework can. `runtime`, one
+    or one for each side, is "auto", "own" (its framework or an error) or "reference" (numpy in its place, fast for
+    small models). `open_source` and `open_target` are keywords of `open_checkpoint`. A verdict is returned whether or
+    not it holds. Raises UsageError, and what opening the folders and the inputs raises.
+    """
+    from portkit.verify.models import How
+    from portkit.verify.pair import require_proofs, verify_pair
+
+    require_proofs(proofs)
+    runtimes = (runtime, runtime) if isinstance(runtime, str) else runtime
+    how = (How(device, precision, runtimes[0]), How(device, precision, runtimes[1]))
+    a, b = _opened(source, open_source), _opened(target, open_target)
+    return verify_pair(a, b, proofs, inputs=_given(inputs, text, a, b), how=how)
+
+
+def _opened(path: Path | str | Checkpoint, opening: dict[str, Any] | None) -> Checkpoint:
+    return path if isinstance(path, Checkpoint) else open_checkpoint(path, **(opening or {}))
+
+
+def _given(inputs: Inputs | Path | str | None, text: Path | str | None, a: Checkpoint, b: Checkpoint) -> Inputs | None:
+    """The batch that a user gives, which must fit both sides; None when there is none."""
+    from portkit.verify.given import read_inputs, read_text, require_fits
+
+    if inputs is not None and text is not None:
+        raise UsageError("cannot take both", [Problem("--inputs and --text", "each is the whole batch", "one of them")])
+    given = read_inputs(Path(inputs)) if isinstance(inputs, Path | str) else inputs
+    if text is not None:
+        folder = a.folder.path if a.folder.path.is_dir() else a.folder.path.parent
+        given = read_text(Path(text), folder)
+    if given is not None:
+        require_fits(given, {"source": a.facts, "target": b.facts})
+    return given
+
+
 class ProofFailed(Exception):  # noqa: N818 - a verdict, not an error of the program
-    """Raised inside `convert` to leave no folder behind; carries the conversion with its verdicts."""
+    """Raised by `convert` when a proof failed; carries the conversion with its verdicts, and its folder if kept."""
 
     def __init__(self, conversion: Conversion) -> None:
         self.conversion = conversion
-        super().__init__(str(conversion.forward or conversion.tensors))
+        super().__init__(conversion.verification.summary if conversion.verification else "")
+
+
+def _check_choices(to: str, verify: str, *, force: bool, keep_failed: bool) -> None:
+    for what, word, known in (("--to", to, tuple(LAYOUTS)), ("--verify", verify, tuple(VERIFY))):
+        if word not in known:
+            raise UsageError("unknown choice", [Problem(what, f"{word!r} is none", hint=suggestion(word, known))])
+    if force and keep_failed:
+        why = "a folder that failed would replace the one that is there"
+        raise UsageError("these do not go together", [Problem("--force and --keep-failed", why, "one of them")])
 
 
 def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -124,12 +204,20 @@ def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ..
     return tuple(dict.fromkeys(watch.notes)), copy_files(plan.source.folder.home, folder)
 
 
-def _prove(result: Conversion, folder: Path, verify: str, device: str, mappings: tuple[Path, ...]) -> Conversion:
-    if verify == "none":
-        return result
-    result = replace(result, tensors=prove_tensors(result.plan, folder, mappings))
-    if verify == "tensors":
-        return result
-    from portkit.verify.models import prove_forward
+def _prove(
+    plan: Plan, folder: Path, proofs: Collection[str], device: str, mappings: tuple[Path, ...]
+) -> Verification | None:
+    """The proofs on the folder that was written. One that cannot look is an error: nothing is then left behind."""
+    if not proofs:
+        return None
+    from portkit.verify.models import How
+    from portkit.verify.pair import verify_pair
 
-    return replace(result, forward=prove_forward(result.plan, folder, device=device, mappings=mappings))
+    model = plan.model
+    target = open_checkpoint(
+        folder, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings
+    )
+    verdict = verify_pair(plan.source, target, proofs, how=(How(device), How(device)), plan=plan)
+    for error in verdict.errors.values():
+        raise error
+    return verdict

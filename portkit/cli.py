@@ -12,6 +12,7 @@ from portkit import __version__
 from portkit.cli_explain import explain
 from portkit.cli_golden import golden
 from portkit.cli_options import reading
+from portkit.cli_verify import verify
 from portkit.errors import PortkitError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def main() -> None:
 
 main.add_command(explain)
 main.add_command(golden)
+main.add_command(verify)
 
 
 @main.command()
@@ -86,11 +88,12 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
 @click.option(
     "--verify",
-    type=click.Choice(["auto", "none", "tensors", "forward"]),
+    type=click.Choice(["auto", "none", "tensors", "facts", "forward"]),
     default="auto",
     show_default=True,
-    help="Which proofs to make; auto and forward make both.",
+    help="Which proofs to make; auto: all three.",
 )
+@click.option("--keep-failed", is_flag=True, help="Keep a folder whose proof failed, marked as failed.")
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda", "wgpu"]),

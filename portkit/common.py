@@ -19,45 +19,43 @@ POSITIONS = "embeddings.position.table"
 class Common:
     """`pairs`: logical name -> the tensor on either side, of equal numbers where the models are equal.
 
-    `only_first` and `only_second` are the logical names that just one side holds, `notes` what was done to make tensors
-    comparable: rows left out, tables folded.
+    `alone` are the logical names that just one side holds, and which side. `rest` is what was left out to make tensors
+    comparable, and why it needs no counterpart: rows that one side does not store, tables that it has folded.
     """
 
     pairs: Mapping[str, tuple[LazyTensor, LazyTensor]]
-    only_first: tuple[str, ...]
-    only_second: tuple[str, ...]
-    notes: tuple[str, ...]
+    alone: Mapping[str, str]
+    rest: Mapping[str, str]
 
 
-def in_common(first: Checkpoint, second: Checkpoint) -> Common:
+def in_common(first: Checkpoint, second: Checkpoint, sides: tuple[str, str] = ("source", "target")) -> Common:
     """Pair the tensors of two checkpoints by logical name. Nothing is read.
 
     Where one layout stores a table folded into another, the other side is folded too. Position rows that only one side
-    stores, since its family or layout reserves more in front of those that tokens read, are left out.
+    stores, since its family or layout reserves more in front of those that tokens read, are left out. `sides` are what
+    the reasons call the two.
     """
     ours, folds = _folded(first, second)
     theirs, more = _folded(second, first)
-    names = [n for n in ours if n in theirs]
-    pairs = {n: (ours[n], theirs[n]) for n in names}
-    rows = _row_notes(first, second) if POSITIONS in pairs else ()
-    if rows:
-        pairs[POSITIONS] = (_usable(first, second, ours[POSITIONS]), _usable(second, first, theirs[POSITIONS]))
-    return Common(
-        pairs,
-        tuple(n for n in ours if n not in theirs),
-        tuple(n for n in theirs if n not in ours),
-        (*folds, *more, *rows),
-    )
+    pairs = {n: (ours[n], theirs[n]) for n in ours if n in theirs}
+    rest = {**folds, **more}
+    if POSITIONS in pairs and _front(first) != _front(second):
+        a, b = _skipped(first, second), _skipped(second, first)
+        pairs[POSITIONS] = (_without(ours[POSITIONS], a), _without(theirs[POSITIONS], b))
+        reserved = "reserved: no token reads them"
+        rest |= {f"{POSITIONS} rows 0:{n} ({side})": reserved for n, side in zip((a, b), sides, strict=True) if n}
+    alone = {n: sides[0] for n in ours if n not in theirs} | {n: sides[1] for n in theirs if n not in ours}
+    return Common(pairs, alone, rest)
 
 
-def _folded(side: Checkpoint, other: Checkpoint) -> tuple[dict[str, LazyTensor], tuple[str, ...]]:
+def _folded(side: Checkpoint, other: Checkpoint) -> tuple[dict[str, LazyTensor], dict[str, str]]:
     """A side's tensors, with those tables folded that the other side has folded."""
-    tensors, notes = side.logical(), []
+    tensors, rest = side.logical(), {}
     for table, row in absorbed(other.anatomy.slots.values()).items():
         if table in tensors and row in tensors:
             tensors[table] = _fold_of(tensors[table], tensors.pop(row))
-            notes.append(f"{row} is compared folded into {table}")
-    return tensors, tuple(notes)
+            rest[row] = f"compared folded into {table}, as the other side stores it"
+    return tensors, rest
 
 
 def _fold_of(table: LazyTensor, row: LazyTensor) -> LazyTensor:
@@ -67,19 +65,16 @@ def _fold_of(table: LazyTensor, row: LazyTensor) -> LazyTensor:
 def _front(side: Checkpoint) -> tuple[int, int]:
     """Rows before the first that a token reads, and how many of them the layout stores."""
     reserved = reserved_positions(side.anatomy.table, side.config.values)
-    return reserved, reserved - max(-side.growth(POSITIONS)[0], 0)
+    missing = max(-side.growth(POSITIONS)[0], 0) if POSITIONS in side.anatomy.slots else 0
+    return reserved, reserved - missing
 
 
-def _usable(side: Checkpoint, other: Checkpoint, tensor: LazyTensor) -> LazyTensor:
-    """The table without the reserved rows that not both sides store."""
+def _skipped(side: Checkpoint, other: Checkpoint) -> int:
+    """How many reserved rows of a side are not stored by both."""
     (reserved, stored), (_, theirs) = _front(side), _front(other)
-    skip = reserved - min(stored, theirs)
-    spec = replace(tensor.spec, shape=(tensor.spec.shape[0] - skip, *tensor.spec.shape[1:]))
-    return LazyTensor(spec, lambda: tensor.read()[skip:])
+    return reserved - min(stored, theirs)
 
 
-def _row_notes(first: Checkpoint, second: Checkpoint) -> tuple[str, ...]:
-    a, b = _front(first), _front(second)
-    if a == b:
-        return ()
-    return (f"{POSITIONS} is compared from the first row on that a token reads",)
+def _without(table: LazyTensor, rows: int) -> LazyTensor:
+    spec = replace(table.spec, shape=(table.spec.shape[0] - rows, *table.spec.shape[1:]))
+    return LazyTensor(spec, lambda: table.read()[rows:])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from portkit.layouts.files import OutputFile
     from portkit.moves import Move
     from portkit.plan import Plan
+    from portkit.verify.pair import Verification
 
 VERSION = 1  # of the record's own form
 _LISTED, _SHOWN = 1000, 12  # how many names the record and a warning have
@@ -105,14 +106,14 @@ def original_facts(plan: Plan) -> dict[str, Any]:
 
 def make_record(
     plan: Plan,
-    proofs: dict[str, Any],
+    verdict: Verification | None,
     files: tuple[OutputFile, ...],
     behind: tuple[str, ...],
     warnings: tuple[str, ...],
 ) -> dict[str, Any]:
     """The record of one conversion.
 
-    `proofs` are the verdicts, `files` all of the output but the record itself, `behind` what the source's folder
+    `verdict` holds the proofs, `files` all of the output but the record itself, `behind` what the source's folder
     has besides and is in no output.
     """
     source, model = plan.source, plan.model
@@ -152,7 +153,8 @@ def make_record(
         "files": [asdict(f) for f in files],
         "left_behind": _bounded(behind, _LISTED),
         "warnings": list(warnings),
-        "proofs": proofs,
+        "proofs": verdict.proofs() if verdict else {},
+        "failed": [name for name, result in verdict.results.items() if result == "fail"] if verdict else [],
         "configs": {
             **(configs if isinstance(configs, dict) else {}),
             source.anatomy.layout: dict(source.folder.config),

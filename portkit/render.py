@@ -6,13 +6,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from portkit.record import describe_move
+from portkit.render_proofs import render_proofs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from portkit.api import Conversion
     from portkit.table.schema import Table, Tables
-    from portkit.verify.agreement import ForwardVerdict
 
 
 def render_inspection(found: dict[str, Any]) -> str:
@@ -88,8 +88,7 @@ def render_conversion(result: Conversion) -> str:
         *(f"  carried on   {k.name}: {k.reason}" for k in plan.carried),
         *(f"  restored     {name}" for name in plan.restored),
         *(f"  warning      {text}" for text in result.warnings),
-        *([f"proof tensors  {result.tensors}"] if result.tensors else []),
-        *(render_forward(result.forward) if result.forward else []),
+        *(render_proofs(result.verification, rest=False) if result.verification else []),
         _last_line(result),
     ]
     return "\n".join(lines)
@@ -116,21 +115,6 @@ def _move(step: dict[str, Any]) -> str:
     rows = [f", {n} rows {what}" for n, what in zip((*step["rows_cut"], *step["rows_added"]), words, strict=True) if n]
     names = " -> ".join(n for n in (step["source"], step["target"]) if n)
     return f"  {step['how']:<13}{names}: {axes}, {dtype}{''.join(rows)}"
-
-
-def render_forward(verdict: ForwardVerdict) -> list[str]:
-    """One line per output: difference, noise, limit, ratio, verdict."""
-    sides = f"{verdict.source_runtime} against {verdict.target_runtime}"
-    head = f"proof forward  {sides}, both measured against {verdict.reference}"
-    looked = f"  inputs       {verdict.coverage}"
-    where = [(verdict.source_runtime, verdict.source_device), (verdict.target_runtime, verdict.target_device)]
-    computed = f"  computed     in {verdict.dtype}: {', '.join(f'{name} on {device}' for name, device in where)}"
-    table = [f"  {'output':<26}{'difference':>12}{'noise':>12}{'limit':>12}{'ratio':>8}{'max abs':>12}"]
-    for a in verdict.agreements:
-        word = "agrees" if a.agrees else "DIFFERS"
-        numbers = f"{a.difference:>12.2e}{a.noise:>12.2e}{a.limit:>12.2e}{a.ratio:>8.2f}{a.max_abs:>12.2e}"
-        table.append(f"  {a.output:<26}{numbers}  {word}")
-    return [head, looked, computed, *table, f"  {verdict}", *(f"  {p}" for p in verdict.problems)]
 
 
 def render_families(tables: Tables) -> str:
@@ -160,9 +144,10 @@ def _rows(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _last_line(result: Conversion) -> str:
+    if not result.proved:
+        kept = f"{result.path} is kept, and marked as failed" if result.path else "nothing was written"
+        return f"FAILED: source and target differ; {kept}"
     if result.path is None:
         return "dry run: nothing was written"
-    if not result.proved:
-        return "FAILED: source and target differ; nothing was written"
-    made = [n for n, v in (("tensors", result.tensors), ("forward", result.forward)) if v]
+    made = [name for name, how in result.verification.results.items() if how == "pass"] if result.verification else []
     return f"wrote {result.path} ({'proved: ' + ', '.join(made) if made else 'not proved'})"

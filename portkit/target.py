@@ -53,11 +53,12 @@ def target_config(
     values = config_in(table, options.to, wanted)
     fields = [f for f in table.config.values() if f.use == "function" and (not f.head or f.head in task.groups)]
     changes = {f.name: Change(wanted[f.name], values[f.name]) for f in fields if wanted[f.name] != values[f.name]}
+    changes |= _smaller(table, options.to, wanted)
     for name, value in (dialect.fixed if dialect else {}).items():
         if values[name] != value:
             changes[name] = Change(values[name], value)
     whose = f"dialect {dialect.name}" if dialect and dialect.fixed else options.to
-    texts = {n: f"{whose} always computes {n} {c.target}, the source has {c.source}" for n, c in changes.items()}
+    texts = {n: f"{whose} always has {n} {c.target}, the source has {c.source}" for n, c in changes.items()}
     problems = _inexpressible(source, table, values, options.to)
     hint = "without --strict this is a warning, and the size of the difference is measured"
     problems += [Problem(f"--strict {n}", text, hint=hint) for n, text in texts.items() if options.strict]
@@ -65,6 +66,14 @@ def target_config(
         raise RefusedError("the target computes another function", problems)
     config = replace(source.config, values=values, labels=source.config.labels or labels(source.folder))
     return config, changes, (*_original_notes(source, original), *(f"{t}: another function" for t in texts.values()))
+
+
+def _smaller(table: Table, layout: str, wanted: Mapping[str, Any]) -> dict[str, Change]:
+    """Sizes that the layout fixes below the source's: it has no token type but the first."""
+    fixed = {
+        n: v for n, v in table.layouts[layout].fixed.items() if n in table.config and table.config[n].use == "size"
+    }
+    return {n: Change(wanted[n], v) for n, v in fixed.items() if wanted[n] > v}
 
 
 def carried_config(source: Checkpoint, layout: str) -> Mapping[str, Any]:

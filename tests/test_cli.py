@@ -108,17 +108,20 @@ def test_convert_without_a_proof_says_so(source, tmp_path):
 @pytest.mark.hf
 def test_convert_prints_the_forward_proof(source, tmp_path):
     text = run("convert", source, tmp_path / "burn", "--to", "burn")
-    assert "proof forward  transformers against" in text
+    assert "proof forward  transformers (float32, cpu) against" in text
     for output in ("hidden_states.0", "hidden_states.3", "pooled_output", "logits"):
         line = next(line for line in text.splitlines() if line.strip().startswith(output))
         assert line.endswith("agrees")
-    assert text.endswith("(proved: tensors, forward)\n")
+    assert "proof facts    compared 21 facts: equal" in text
+    assert text.endswith("(proved: tensors, facts, forward)\n")
 
 
 def test_convert_as_json_is_the_record(source, tmp_path):
     printed = json.loads(run("convert", source, tmp_path / "burn", "--to", "burn", "--verify", "tensors", "--json"))
     written = json.loads((tmp_path / "burn" / "portkit.json").read_text(encoding="utf-8"))
-    assert printed["proofs"]["tensors"] == {"equal": True, "compared": 57, "expected": 57, "cast": 0, "differing": []}
+    nothing = {"differing": {}, "missing": {}, "rest": {}, "casts": {}}
+    assert printed["proofs"] == {"tensors": {"equal": True, "compared": 57, "expected": 57, **nothing}}
+    assert (printed["failed"], printed["files"]) == ([], [])
     assert printed == written
 
 
@@ -198,6 +201,36 @@ def test_failed_proof_is_one(source, tmp_path, monkeypatch):
     assert "compared 57 of 57 tensors: 57 differ" in text
     assert text.endswith("FAILED: source and target differ; nothing was written\n")
     assert not (tmp_path / "burn").exists()
+
+
+def test_failed_folder_is_kept_on_request_and_marked(source, tmp_path, monkeypatch):
+    honest = execute.arrays
+    monkeypatch.setattr(execute, "arrays", lambda *given: (array + 1 for array in honest(*given)))
+    words = ("convert", source, tmp_path / "burn", "--to", "burn", "--verify", "tensors", "--keep-failed")
+    text = run(*words, code=1)
+    assert text.endswith(f"{tmp_path / 'burn'} is kept, and marked as failed\n")
+    record = json.loads((tmp_path / "burn" / "portkit.json").read_text(encoding="utf-8"))
+    assert record["failed"] == ["tensors"]
+    assert record["proofs"]["tensors"]["equal"] is False
+    warning = "portkit.json says that this folder failed its proof: do not rely on it"
+    assert f"  warning      {warning}" in run("inspect", tmp_path / "burn")
+    monkeypatch.undo()
+    onward = run("convert", tmp_path / "burn", tmp_path / "back", "--to", "hf", "--verify", "none")
+    assert f"  warning      {warning}" in onward
+    assert "portkit.json" not in run("inspect", tmp_path / "back")
+
+
+def test_failed_folder_never_replaces_a_good_one(source, tmp_path):
+    words = ("convert", source, tmp_path / "burn", "--to", "burn", "--force", "--keep-failed")
+    assert "a folder that failed would replace the one that is there" in run(*words, code=2)
+
+
+@pytest.mark.parametrize("proof", ["tensors", "facts", "forward"])
+def test_verify_makes_the_proof_that_it_names_and_no_other(proof, source, tmp_path):
+    text = run("convert", source, tmp_path / "burn", "--to", "burn", "--verify", proof)
+    made = [line.split()[1] for line in text.splitlines() if line.startswith("proof ")]
+    assert made == [proof]
+    assert text.endswith(f"(proved: {proof})\n")
 
 
 @pytest.mark.parametrize(

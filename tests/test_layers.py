@@ -26,12 +26,13 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("pooler", "accounting"),
     ("moves",),
     ("plan",),
-    ("execute", "record", "explain"),
+    ("execute", "explain"),
     ("verify",),
     ("golden",),
-    ("api",),
+    ("record", "render_proofs"),
+    ("api", "junit"),
     ("render", "render_golden", "render_explain", "cli_options"),
-    ("cli_golden", "cli_explain"),
+    ("cli_golden", "cli_explain", "cli_verify"),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

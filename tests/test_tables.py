@@ -270,7 +270,7 @@ def test_new_family_is_proved_in_transformers(electra, tmp_path):
     folder, _, table = electra
     result = portkit.convert(folder, tmp_path / "burn", to="burn", verify="forward", open_with={"mappings": (table,)})
     assert result.proved
-    assert "transformers" in result.forward.source_runtime
+    assert "transformers" in result.forward.source.runtime
 
 
 OTHER_DECODER = """

@@ -30,9 +30,9 @@ from portkit.golden.verdict import FactsVerdict, GoldenVerdict, Reproduction
 from portkit.golden.weights import compare_weights
 from portkit.runtimes.outputs import require_fit
 from portkit.verify.agreement import LIMIT, Agreement, compare_outputs
+from portkit.verify.coverage import coverage_of
 from portkit.verify.forward import REFERENCE, run_side
-from portkit.verify.inputs import coverage_of
-from portkit.verify.models import side_of
+from portkit.verify.models import How, side_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,23 +90,23 @@ def _with_outputs(verdict: GoldenVerdict, golden: Golden, checkpoint: Checkpoint
         require_fit(checkpoint.facts, inputs)
     except UsageError as error:  # another model than the golden's: a difference, and its weights were compared
         return replace(verdict, problems=error.problems)
-    side = side_of(checkpoint, inputs, verdict.device)
-    found, runtime = run_side(side)
+    side = side_of(checkpoint, inputs, How(verdict.device))
+    found, run = run_side(side)
     own, exact, rounded = (
         {name: outputs[name] for name in golden.outputs if name in outputs}
-        for outputs in (found, side.reference(np.float64), side.reference(np.float32))
+        for outputs in (found, side.reference("float64"), side.reference("float32"))
     )
     agreements, problems = compare_outputs(exact, rounded, own, inputs.valid)
     runs = _Runs(inputs, own, exact, rounded, {item.output: item.noise for item in agreements})
     outputs, more = _judge_all(golden, runs)
     return replace(
         verdict,
-        runtime=runtime,
+        runtime=run.runtime,
         reference=REFERENCE,
         coverage=coverage_of(checkpoint.facts, inputs),
         outputs=outputs,
         problems=tuple(sorted({*problems, *more})),
-        note="" if all(item.reproduced for item in outputs) else _note(agreements, runtime),
+        note="" if all(item.reproduced for item in outputs) else _note(agreements, run.runtime),
     )
 
 

@@ -23,7 +23,7 @@ from portkit.runtimes.burn_runtime import burn_version
 from portkit.runtimes.outputs import expected_outputs, require_fit
 from portkit.verify.forward import run_side
 from portkit.verify.inputs import choose_inputs
-from portkit.verify.models import side_of
+from portkit.verify.models import How, side_of
 
 if TYPE_CHECKING:
     from portkit.runtimes.outputs import FloatArray, Inputs, Outputs
@@ -59,7 +59,7 @@ def golden_record(
 
 def _record(checkpoint: Checkpoint, inputs: Inputs, device: str, about: str) -> Golden:
     require_fit(checkpoint.facts, inputs)
-    outputs, runtime = run_side(side_of(checkpoint, inputs, device))
+    outputs, run = run_side(side_of(checkpoint, inputs, How(device)))
     _require_finite(outputs, inputs)
     names = [name for name in expected_outputs(checkpoint.facts) if name in outputs]
     return Golden(
@@ -68,10 +68,10 @@ def _record(checkpoint: Checkpoint, inputs: Inputs, device: str, about: str) -> 
             "checkpoint": checkpoint.folder.path.name,
             "layout": checkpoint.anatomy.layout,
             "format": checkpoint.folder.container.format,
-            "runtime": runtime,
+            "runtime": run.runtime,
             "device": device,
         },
-        versions=_versions(checkpoint, runtime),
+        versions=_versions(checkpoint, run.runtime),
         facts=asdict(checkpoint.facts),
         outputs={name: _expected(name, outputs[name], inputs) for name in names},
         weights=fingerprints_of(checkpoint.logical()),

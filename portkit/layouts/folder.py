@@ -80,15 +80,16 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
     config_path = config or folder / "config.json"
     container, raw = _with_config(weights, container, config_path, tables)
     residue = folder / RESIDUE
+    record = read_json(folder / RECORD) if (folder / RECORD).exists() else {}
     return Folder(
         path=path,
         weights=weights,
         container=container,
         config=raw,
         config_path=config_path,
-        record=read_json(folder / RECORD) if (folder / RECORD).exists() else {},
+        record=record,
         residue=open_container(residue) if residue.exists() else None,
-        notes=(*container.notes, *_not_read(folder)),
+        notes=(*container.notes, *_not_read(folder), *_failed(record)),
     )
 
 
@@ -147,6 +148,11 @@ def _no_weights(folder: Path, usual: tuple[str, ...]) -> UnreadableError:
         "cannot read the checkpoint",
         [Problem(str(folder), "holds no weights", " or ".join(usual), found, hint)],
     )
+
+
+def _failed(record: Mapping[str, Any]) -> list[str]:
+    """A warning for a folder that was kept although a proof failed when it was made."""
+    return [f"{RECORD} says that this folder failed its proof: do not rely on it"] if record.get("failed") else []
 
 
 def _not_read(folder: Path) -> list[str]:

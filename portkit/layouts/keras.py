@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from portkit.config import write_config
 from portkit.formats.hdf5 import read_hdf5, write_hdf5
 from portkit.layouts.files import write_json
-from portkit.layouts.keras_folder import TASK, TASK_WEIGHTS
+from portkit.layouts.keras_folder import TASK, TASK_WEIGHTS, WEIGHTS
 from portkit.layouts.keras_names import snake_case
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from portkit.table.schema import Dialect, Table
     from portkit.tensors import Array, TensorSpec
 
-WEIGHTS = "model.weights.h5"
 _ROOT = ("vars",)  # Keras 3.3 wants this group, empty as it is
 _VERSIONS = {"keras_version": "3.15.1", "keras_hub_version": "0.32.0"}  # whose form this is
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from portkit.table.schema import Storage
     from portkit.tensors import LazyTensor
 
+WEIGHTS = "model.weights.h5"
+SHARDS = "model.weights.json"
 TASK = "task.json"
 TASK_WEIGHTS = "task.weights.h5"
 _LINEAR = (None, "linear")
@@ -47,6 +49,13 @@ def open_keras(weights: Path, container: Container, config: Path | None, storage
     if is_preset and head.is_file():
         container = _whole_task(container, _renamed(open_container(head), storage, backbone), backbone)
     return replace(container, notes=(*container.notes, *_activation_note(raw))), raw
+
+
+def is_preset(path: Path) -> bool:
+    """Whether a folder is one that `from_preset` loads: a Keras object in config.json, weights under today's name."""
+    if not (path / "config.json").is_file() or not ((path / WEIGHTS).is_file() or (path / SHARDS).is_file()):
+        return False
+    return bool(class_of(read_json(path / "config.json")))
 
 
 def flat_config(said: Mapping[str, Any], backbone: str = "") -> Json:

@@ -38,8 +38,8 @@ class OutputsOn(dict[str, FloatArray]):
 
 
 def device_of(outputs: Outputs) -> str:
-    """Where the outputs were computed: on the cpu, unless their runtime says otherwise."""
-    return outputs.device if isinstance(outputs, OutputsOn) else "cpu"
+    """Where the outputs were computed, where their runtime says it."""
+    return outputs.device if isinstance(outputs, OutputsOn) else ""
 
 
 def hidden_name(index: int) -> str:

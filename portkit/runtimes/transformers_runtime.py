@@ -9,7 +9,9 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from importlib import metadata, util
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -41,13 +43,24 @@ def resolve_device(device: str) -> str:
 
     Torch has no wgpu: the source of a proof on wgpu runs on the cpu.
     """
-    with _torch() as torch:
+    with silent_torch() as torch:
         found = "cuda" if torch.cuda.is_available() else "cpu"
     if device in ("auto", "wgpu"):
         return found if device == "auto" else "cpu"
     if device not in ("cpu", found):
         raise UsageError(f"cannot run on {device}", [Problem("--device", "no such device", "auto, cpu or cuda", found)])
     return device
+
+
+def device_label(device: str) -> str:
+    """What a report calls the device: its name too, where it is a GPU. UsageError where there is none.
+
+    Without transformers it is "cpu": that is where the reference runs in its place.
+    """
+    if not transformers_available() or (found := resolve_device(device)) == "cpu":
+        return "cpu"
+    with silent_torch() as torch:
+        return f"{found}: {torch.cuda.get_device_name()}, no TF32"
 
 
 def run_transformers(
@@ -68,7 +81,7 @@ def run_transformers(
     of another shape, and when loading or running fails.
     """
     device = resolve_device(device)
-    with _torch() as torch, _explained(f"{class_name} cannot load {folder}"):
+    with silent_torch() as torch, explained(f"{class_name} cannot load {folder}"):
         options = {"add_pooling_layer": has_pooler} if task == "model" else {}
         model, loading = _class(class_name).from_pretrained(
             str(folder),
@@ -101,7 +114,7 @@ def run_transformers_tensors(
     Raises like run_transformers.
     """
     device = resolve_device(device)
-    with _torch() as torch, _explained(f"{class_name} cannot be built"):
+    with silent_torch() as torch, explained(f"{class_name} cannot be built"):
         model = _build(class_name, {**config, "attn_implementation": attention}, task, has_pooler)
         model = model.to(getattr(torch, _known_dtype(dtype)))
         _fill(model, tensors, class_name)
@@ -180,7 +193,7 @@ def _require_nothing_left(class_name: str, loading: Mapping[str, Any]) -> None:
 
 
 def _forward(model: Any, inputs: Inputs, *, task: str, device: str) -> Outputs:  # noqa: ANN401
-    with _torch() as torch, torch.no_grad(), _explained(f"{type(model).__name__} failed on {device}"):
+    with silent_torch() as torch, torch.no_grad(), explained(f"{type(model).__name__} failed on {device}"):
         model = model.to(device).eval()
         batch = {name: torch.from_numpy(array).to(device) for name, array in inputs.arrays().items()}
         if task == "multiple_choice":  # [B, 1, S]: one choice per row
@@ -219,19 +232,23 @@ def _numpy(value: Any) -> FloatArray:  # noqa: ANN401
 
 
 @contextmanager
-def _explained(title: str) -> Iterator[None]:
-    """What loading and running are known to raise, as one of portkit's errors."""
+def explained(title: str) -> Iterator[None]:
+    """What loading and running raise on a stranger's config or file, as one of portkit's errors."""
+    from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
+    # transformers judges a config by using it: an attribute that is missing, an assertion of torch, a division by zero
+    clumsy = (TypeError, LookupError, AttributeError, ArithmeticError, AssertionError, ImportError)
+    files = (OSError, EOFError, UnpicklingError, BadZipFile, SafetensorError)
     try:
         yield
-    except (OSError, RuntimeError, ValueError, TypeError, KeyError, IndexError, SafetensorError) as error:
+    except (RuntimeError, ValueError, StrictDataclassError, *clumsy, *files) as error:
         problem = Problem("transformers", f"{type(error).__name__}: {error}")
         raise RuntimeFailedError(title, [problem]) from error
 
 
 @contextmanager
-def _torch() -> Iterator[Any]:
+def silent_torch() -> Iterator[Any]:
     """Torch in full precision and transformers in silence; both are as before when the block ends."""
     if not transformers_available():
         problem = Problem("transformers", "torch and transformers are not installed", hint="pip install portkit[hf]")

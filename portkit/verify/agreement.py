@@ -6,6 +6,9 @@ With `exact` the float64 reference on the same weights and inputs, over real tok
     difference  rms(target - exact)
     agrees      difference <= 8 * noise
 
+The noise is that of the dtype in which the target computes. Where the source computed in another one, the
+reference in the target's dtype is the measure instead of the source; 2^25 is float32's, see ROUNDING.
+
 Why 8: other orders of summation stay below 2.5 times the noise, visible faults start at 90 times.
 Why rms and not the largest difference: it varies less between honest runs; the largest is reported beside it.
 Why a floor: a source that is exact by luck (a saturated tanh: 1.0) must not forbid its neighbour in float32.
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from portkit.runtimes.outputs import FloatArray, Outputs
-    from portkit.verify.inputs import Coverage
+    from portkit.verify.coverage import Coverage
 
 LIMIT = 8.0
 ROUNDING = {"float64": 2.0**-54, "float32": 2.0**-25, "float16": 2.0**-12, "bfloat16": 2.0**-9}
@@ -54,6 +57,31 @@ class Agreement:
 
 
 @dataclass(frozen=True)
+class Distance:
+    """How far an output of the target lies from the source's: nothing is judged by it."""
+
+    output: str
+    rms: float
+    relative: float
+    """rms over the rms of the source's output."""
+    max_abs: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """How one side was run: the framework or what stood in for it, the dtype that it computed in, and where."""
+
+    runtime: str
+    dtype: str = "float32"
+    device: str = "cpu"
+    stood_in: bool = False
+    """Whether the reference ran in the framework's place."""
+
+    def __str__(self) -> str:
+        return f"{self.runtime} ({self.dtype}, {self.device})"
+
+
+@dataclass(frozen=True)
 class ForwardVerdict:
     """What was run and compared, and whether source and target compute the same function."""
 
@@ -61,18 +89,20 @@ class ForwardVerdict:
     problems: tuple[Problem, ...]
     """Outputs that could not be compared or are not finite; any of them fails the proof."""
     coverage: Coverage
-    source_runtime: str
-    target_runtime: str
+    source: Run
+    target: Run
     reference: str
-    device: str
-    dtype: str
-    invented: tuple[str, ...] = ()
-    """Outputs that the source lacks by design; their noise is that of the reference in float32."""
     dropped: tuple[str, ...] = ()
-    """Outputs that the target lacks by design; they were not compared."""
-    source_device: str = "cpu"
-    """What computed the source, in its runtime's words; `device` is what was asked for."""
-    target_device: str = "cpu"
+    """Outputs that one side lacks by design; they were not compared."""
+    announced: tuple[str, ...] = ()
+    """Facts in which the target was said to be another function: it was measured against that function."""
+    changes: tuple[Distance, ...] = ()
+    """How far the target then lies from the source as it is."""
+
+    @property
+    def runs(self) -> tuple[Run, Run]:
+        """Source and target."""
+        return self.source, self.target
 
     @property
     def compared(self) -> int:
@@ -109,18 +139,15 @@ class ForwardVerdict:
         return {
             "agrees": self.agrees,
             "first_divergence": self.first_divergence,
-            "source_runtime": self.source_runtime,
-            "target_runtime": self.target_runtime,
+            "source": asdict(self.source),
+            "target": asdict(self.target),
             "reference": self.reference,
-            "device": self.device,
-            "source_device": self.source_device,
-            "target_device": self.target_device,
-            "dtype": self.dtype,
             "limit": LIMIT,
             "compared": self.compared,
             "coverage": self.coverage.as_dict(),
-            "invented": list(self.invented),
             "dropped": list(self.dropped),
+            "announced": list(self.announced),
+            "changes": [_finite_or_none(asdict(change)) for change in self.changes],
             "problems": [asdict(problem) for problem in self.problems],
             "agreements": [_finite_or_none(asdict(item)) for item in self.agreements],
         }
@@ -142,11 +169,13 @@ def compare_outputs(
     *,
     dtype: str = "float32",
     dropped: Collection[str] = (),
+    measure: Outputs | None = None,
 ) -> tuple[tuple[Agreement, ...], tuple[Problem, ...]]:
     """Compare every output of the reference, in its order, at the real tokens that `valid` [B, S] marks.
 
-    Outputs in `dropped` are left out. Any other that one of the three lacks, or that has another shape, is a
-    problem; so are no outputs at all and values that are not finite.
+    `dtype` is the one that the target computed in, `measure` the run whose distance from `exact` is the noise, the
+    source's unless given. Outputs in `dropped` are left out. Any other that one of the three lacks, or that has
+    another shape, is a problem; so are no outputs at all and values that are not finite.
     """
     wanted = [name for name in exact if name not in dropped]
     sides = {"source": source, "target": target}
@@ -157,8 +186,21 @@ def compare_outputs(
         problems += [problem for name in whole for problem in _not_finite(name, outputs[name], valid, side)]
     if not whole:
         problems.append(Problem("", "no output was compared", hint="a proof that looked at nothing proves nothing"))
-    agreements = [_compare(name, exact[name], source[name], target[name], valid, dtype) for name in whole]
+    noisy = source if measure is None else measure
+    agreements = [
+        _compare(name, exact[name], noisy[name], source[name], target[name], valid=valid, dtype=dtype) for name in whole
+    ]
     return tuple(agreements), tuple(sorted(set(problems)))
+
+
+def distances(source: Outputs, target: Outputs, valid: NDArray[np.bool_]) -> tuple[Distance, ...]:
+    """How far each output of the target lies from the source's, at the real tokens that `valid` marks."""
+    found = []
+    for name in (n for n in source if n in target and source[n].shape == target[n].shape):
+        rms, _, largest = _rms(target[name], source[name], valid)
+        scale = _rms(source[name], np.zeros((), source[name].dtype), valid)[0]
+        found.append(Distance(name, rms, rms / scale if scale else math.inf, largest))
+    return tuple(found)
 
 
 def _absences(exact: Outputs, outputs: Outputs, side: str, dropped: Collection[str]) -> Iterator[Problem]:
@@ -178,11 +220,18 @@ def _not_finite(name: str, array: FloatArray, valid: NDArray[np.bool_], side: st
 
 
 def _compare(
-    name: str, exact: FloatArray, source: FloatArray, target: FloatArray, valid: NDArray[np.bool_], dtype: str
+    name: str,
+    exact: FloatArray,
+    noisy: FloatArray,
+    source: FloatArray,
+    target: FloatArray,
+    *,
+    valid: NDArray[np.bool_],
+    dtype: str,
 ) -> Agreement:
     with np.errstate(over="ignore", invalid="ignore"):  # not finite: reported as such, and it agrees with nothing
         scale, compared, _ = _rms(exact, np.zeros((), exact.dtype), valid)
-        noise = float(np.maximum(_rms(source, exact, valid)[0], ROUNDING[dtype] * scale))  # np.maximum keeps NaN
+        noise = float(np.maximum(_rms(noisy, exact, valid)[0], ROUNDING[dtype] * scale))  # np.maximum keeps NaN
         difference = _rms(target, exact, valid)[0]
         max_abs = _rms(target, source, valid)[2]
     limit = LIMIT * noise

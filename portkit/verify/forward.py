@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from portkit.errors import MissingRuntimeError, Problem
 from portkit.runtimes.outputs import device_of
-from portkit.verify.agreement import LIMIT, ForwardVerdict, compare_outputs, describe
+from portkit.verify.agreement import LIMIT, ForwardVerdict, Run, compare_outputs, describe, distances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from portkit.runtimes.outputs import Inputs, Outputs
-    from portkit.runtimes.reference import FloatType
-    from portkit.verify.inputs import Coverage
+    from portkit.verify.coverage import Coverage
 
 REFERENCE = "numpy float64"
+_WIDE = ("float32", "float64")
 
 
 @dataclass(frozen=True)
 class Side:
     """One of the two models: how its own framework runs it, and how the reference does."""
 
-    runtime: str
-    """The framework's name, as reports print it."""
-    run: Callable[[], Outputs]
-    """Runs the framework; raises MissingRuntimeError when it is not installed."""
-    reference: Callable[[FloatType], Outputs]
-    """Runs the reference on this side's tensors and facts, in the given numpy dtype."""
+    own: Run
+    """What the framework is called, what it computes in, and where."""
+    run: Callable[[], Outputs] | None
+    """Runs the framework; raises MissingRuntimeError when it is not installed. None: the reference is wanted."""
+    reference: Callable[[str], Outputs]
+    """Runs the reference on this side's tensors and facts, in the dtype of that name."""
+    stand_in: bool = True
+    """Whether the reference takes the place of a framework that is not installed."""
 
 
 def compare_runs(
@@ -39,64 +39,71 @@ def compare_runs(
     target: Side,
     coverage: Coverage,
     *,
-    device: str = "cpu",
-    dtype: str = "float32",
-    invented: Collection[str] = (),
     dropped: Collection[str] = (),
+    announced: Mapping[str, str] = {},
+    promised: Callable[[str], Outputs] | None = None,
 ) -> ForwardVerdict:
     """Run both sides and the source's reference, and judge the target.
 
-    A framework that is not installed is replaced by the reference in float32 on the same side's tensors; the
-    verdict's runtime then reads "reference, not Burn". `invented` names outputs that the source's framework
-    lacks by design and its reference has (a synthesised pooler), `dropped` those that the target so lacks.
-    In float32 a source that is itself too far from its reference is a problem: its facts are not its function.
+    A framework that is not installed is replaced by the reference in its dtype on the same side's tensors; the
+    verdict's runtime then reads "reference, not Burn". `dropped` names outputs that one side lacks by design.
+    A source that is itself too far from its reference is a problem: its facts are not its function.
+    Where the target is `announced` to compute another function (fact: what differs), it is measured against that
+    one: `promised` is the reference on the source's tensors with the target's facts.
     Raises what the frameworks' runtimes raise when they fail.
     """
-    exact = source.reference(np.float64)
-    source_outputs, source_runtime = run_side(source)
-    source_device = device_of(source_outputs)
-    rounded = source.reference(np.float32) if dtype == "float32" or invented else {}
-    lacking = {name: rounded[name] for name in invented if name not in source_outputs and name in rounded}
-    source_outputs = {**source_outputs, **lacking}
-    target_outputs, target_runtime = run_side(target)
-    target_device = device_of(target_outputs)
+    exact = source.reference("float64")
+    ours, source_run = run_side(source)
+    theirs, target_run = run_side(target)
+    goal = promised or source.reference
+    alike = promised is None and source_run.dtype == target_run.dtype
     agreements, problems = compare_outputs(
-        exact, source_outputs, target_outputs, inputs.valid, dtype=dtype, dropped=dropped
+        goal("float64") if promised else exact,
+        ours,
+        theirs,
+        inputs.valid,
+        dtype=target_run.dtype,
+        dropped=dropped,
+        measure=ours if alike else goal(target_run.dtype),
     )
-    if dtype == "float32":  # the reference has no other narrow dtype to measure by
-        problems += _strays(exact, rounded, source_outputs, inputs, dropped)
+    if not source_run.stood_in:
+        problems += _strays(exact, source, ours, inputs, dropped)
     return ForwardVerdict(
         agreements,
         problems,
         coverage,
-        source_runtime,
-        target_runtime,
+        source_run,
+        target_run,
         REFERENCE,
-        device,
-        dtype,
-        tuple(sorted(invented)),
         tuple(sorted(dropped)),
-        source_device,
-        target_device,
+        tuple(f"{fact}: {what}" for fact, what in announced.items()),
+        distances(ours, theirs, inputs.valid) if promised else (),
     )
 
 
-def run_side(side: Side) -> tuple[Outputs, str]:
-    """The outputs of a side's framework, or of its reference in float32 where it is missing, and which of them ran."""
+def run_side(side: Side) -> tuple[Outputs, Run]:
+    """The outputs of a side's framework, or of its reference where that is missing, and which of them ran where."""
     try:
-        return side.run(), side.runtime
+        if side.run is not None:
+            outputs = side.run()
+            return outputs, replace(side.own, device=device_of(outputs) or side.own.device)
     except MissingRuntimeError:
-        return side.reference(np.float32), f"reference, not {side.runtime}"
+        if not side.stand_in:
+            raise
+    run = replace(side.own, runtime=f"reference, not {side.own.runtime}", device="cpu", stood_in=True)
+    return side.reference(run.dtype), run
 
 
 def _strays(
-    exact: Outputs, rounded: Outputs, source: Outputs, inputs: Inputs, dropped: Collection[str]
+    exact: Outputs, source: Side, ours: Outputs, inputs: Inputs, dropped: Collection[str]
 ) -> tuple[Problem, ...]:
     """The source's own distance is the measure of the target, so it must be noise, not another function.
 
-    It is judged as a target is, by the noise of the reference in float32; the first output too far is named.
+    It is judged as a target is, by the noise of the reference; the first output too far is named. A source in
+    float64 is judged by float32's: in float64 the reference is `exact` itself, and has no noise.
     """
-    agreements, _ = compare_outputs(exact, rounded, source, inputs.valid, dropped=dropped)
+    dtype = "float32" if source.own.dtype in _WIDE else source.own.dtype
+    agreements, _ = compare_outputs(exact, source.reference(dtype), ours, inputs.valid, dtype=dtype, dropped=dropped)
     far = next((item for item in agreements if not item.agrees), None)
     if far is None:
         return ()

@@ -1,80 +1,47 @@
-"""Inputs that touch as much of a model as a bounded forward pass can, and a count of what they touch.
+"""Inputs that touch as much of a model as a bounded forward pass can.
 
 Real sentences would touch less: a few hundred of the vocabulary's rows, one token type, the first positions.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from portkit.errors import Problem, RefusedError
 from portkit.runtimes.outputs import VOCABULARY_TASKS, Inputs, IntArray
-from portkit.runtimes.reference import positions
 
 if TYPE_CHECKING:
-    from portkit.facts import Facts
+    from collections.abc import Collection
 
-__all__ = ["Coverage", "Inputs", "choose_inputs", "coverage_of"]
+    from portkit.facts import Facts
 
 _LOGITS_BUDGET = 1 << 27  # elements of vocabulary-wide logits, padding included: 512 MB in float32
 _FEWEST_ROWS = 2  # below, nothing would be padded
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """What a batch touches: of each table (distinct rows read, rows there are); and the tokens per row."""
-
-    vocabulary: tuple[int, int]
-    positions: tuple[int, int]
-    token_types: tuple[int, int]
-    lengths: tuple[int, ...]
-    pad_ids_inside: int
-    """Real tokens whose id is the pad id: 0 unless the vocabulary has no other."""
-
-    def as_dict(self) -> dict[str, object]:
-        """The same, for JSON."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        rows = f"{len(self.lengths)} rows of {', '.join(map(str, self.lengths))} tokens"
-        tables = {
-            "vocabulary rows": self.vocabulary,
-            "positions": self.positions,
-            "token types": self.token_types,
-        }
-        touched = ", ".join(f"{seen} of {there} {name}" for name, (seen, there) in tables.items())
-        pads = f"; {self.pad_ids_inside} real tokens are the pad id" if self.pad_ids_inside else ""
-        return f"{rows}: {touched}{pads}"
+def shared_facts(a: Facts, b: Facts) -> Facts:
+    """Facts of a model that takes only what both models take: the shorter sentence, the smaller tables."""
+    shorter = min(a, b, key=lambda facts: facts.usable_length)
+    vocabulary, types = min(a.vocab_size, b.vocab_size), min(a.type_vocab_size, b.type_vocab_size)
+    return replace(shorter, vocab_size=vocabulary, type_vocab_size=types)
 
 
-def choose_inputs(facts: Facts, *, seed: int = 0) -> Inputs:
+def choose_inputs(facts: Facts, *, seed: int = 0, avoid: Collection[int] = ()) -> Inputs:
     """A right-padded batch, the same on every call with the same seed.
 
     Rows: the longest sentence that the model takes, half of it, an eighth, two tokens; fewer where logits are
-    so wide that the batch would fill memory. Ids are spread evenly from first to last, without the pad id;
-    every token type stands in one stretch of each row.
+    so wide that the batch would fill memory. Ids are spread evenly from first to last, without the pad id
+    and those to `avoid`, such as another model's pad id; every token type stands in one stretch of each row.
     Raises RefusedError when the model takes no tokens at all.
     """
     lengths = _lengths(facts)
     mask = (np.arange(lengths[0]) < np.array(lengths)[:, None]).astype(np.int64)
     ids = np.full(mask.shape, facts.pad_token_id, np.int64)
-    ids[mask == 1] = _spread_ids(facts, sum(lengths), seed)
+    ids[mask == 1] = _spread_ids(facts, sum(lengths), seed, avoid)
     return Inputs(ids, mask, _token_types(facts, lengths))
-
-
-def coverage_of(facts: Facts, inputs: Inputs) -> Coverage:
-    """Counts the rows that the real tokens of `inputs` read from each embedding table."""
-    ids, valid = inputs.input_ids[inputs.valid], inputs.valid
-    return Coverage(
-        vocabulary=(_distinct(ids), facts.vocab_size),
-        positions=(_distinct(positions(facts, inputs)[valid]), facts.max_position_embeddings),
-        token_types=(_distinct(inputs.token_type_ids[valid]), facts.type_vocab_size),
-        lengths=tuple(inputs.lengths.tolist()),
-        pad_ids_inside=int((ids == facts.pad_token_id).sum()),
-    )
 
 
 def _lengths(facts: Facts) -> tuple[int, ...]:
@@ -89,10 +56,11 @@ def _lengths(facts: Facts) -> tuple[int, ...]:
     return tuple(min(longest, max(1, length)) for length in (longest, *wanted[len(wanted) - rows + 1 :]))
 
 
-def _spread_ids(facts: Facts, count: int, seed: int) -> IntArray:
+def _spread_ids(facts: Facts, count: int, seed: int, avoid: Collection[int]) -> IntArray:
     """`count` ids from first to last, evenly spread, in random order: neighbours should not be alike."""
     known = np.arange(facts.vocab_size)
-    usable = known[known != facts.pad_token_id] if facts.vocab_size > 1 else known
+    other = known[~np.isin(known, [facts.pad_token_id, *avoid])]
+    usable = other if other.size else known
     picks = np.rint(np.linspace(0, len(usable) - 1, count)).astype(np.int64)
     return np.random.default_rng(seed).permutation(usable[picks])
 
@@ -103,7 +71,3 @@ def _token_types(facts: Facts, lengths: tuple[int, ...]) -> IntArray:
     for row, length in enumerate(lengths):
         types[row, :length] = np.arange(length) * facts.type_vocab_size // length
     return types
-
-
-def _distinct(ids: IntArray) -> int:
-    return len(np.unique(ids))

@@ -2,87 +2,153 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from portkit.checkpoint import Checkpoint, open_checkpoint
+from portkit.errors import Problem, UsageError
 from portkit.execute import cast
 from portkit.runtimes.burn_runtime import run_burn
+from portkit.runtimes.keras_runtime import NAME as KERAS
+from portkit.runtimes.keras_runtime import keras_label, run_keras
+from portkit.runtimes.outputs import POOLED, gives_pooled
 from portkit.runtimes.reference import run_reference
-from portkit.runtimes.transformers_runtime import run_transformers_tensors
-from portkit.tensors import NUMPY_DTYPES, LazyTensor
+from portkit.runtimes.transformers_runtime import DTYPES, device_label, run_transformers_tensors
+from portkit.table.load import suggestion
+from portkit.tensors import LazyTensor
+from portkit.verify.agreement import Run
+from portkit.verify.coverage import HeadWatch, coverage_of
 from portkit.verify.forward import Side, compare_runs
-from portkit.verify.inputs import choose_inputs, coverage_of
+from portkit.verify.inputs import choose_inputs, shared_facts
+from portkit.verify.presets import preset_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
-    from portkit.plan import Plan
+    from portkit.checkpoint import Checkpoint
     from portkit.runtimes.outputs import Inputs, Outputs
     from portkit.verify.agreement import ForwardVerdict
 
-_NAMES = {"hf": "transformers", "burn": "Burn"}
+RUNTIMES = ("auto", "own", "reference")
+_NAMES = {"hf": "transformers", "burn": "Burn", "keras": KERAS}
+_COMPUTES = {"hf": DTYPES}  # Burn's CPU backends have no 16-bit floats: whatever is stored, they compute in float32
+
+_HOLD = {"F16": ("F16", "F32", "F64"), "BF16": ("BF16", "F32", "F64"), "F32": ("F32", "F64"), "F64": ("F64",)}
+_TAKES_TENSORS = ("hf",)  # the others run a folder as it lies there, so none of its numbers can be rounded first
 
 
-def prove_forward(plan: Plan, written: Path, *, device: str = "cpu", mappings: tuple[Path, ...] = ()) -> ForwardVerdict:
-    """Run source and written folder on the same inputs and judge the difference.
+@dataclass(frozen=True)
+class How:
+    """How a side is to be run.
 
-    A framework that is not installed is replaced by the reference, and the verdict says so. Raises RuntimeFailedError
-    where a framework refuses the model.
+    `precision` is the dtype to compute in, where its framework can; else it computes in float32. `runtime` is
+    "auto" (its framework, or the reference where that is not installed), "own" (its framework or an error) or
+    "reference".
     """
-    model = plan.model
-    target = open_checkpoint(
-        written, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings
-    )
-    source = plan.source
-    inputs = choose_inputs(min(source.facts, target.facts, key=lambda f: f.usable_length))
-    return compare_runs(
+
+    device: str = "cpu"
+    precision: str = "float32"
+    runtime: str = "auto"
+
+    def __post_init__(self) -> None:
+        for what, word, known in (("precision", self.precision, DTYPES), ("runtime", self.runtime, RUNTIMES)):
+            if word not in known:
+                raise UsageError("unknown choice", [Problem(what, f"{word!r} is none", hint=suggestion(word, known))])
+
+
+def prove_forward(
+    source: Checkpoint,
+    target: Checkpoint,
+    *,
+    inputs: Inputs | None = None,
+    how: tuple[How, How] = (How(), How()),
+    announced: Mapping[str, str] = {},
+) -> ForwardVerdict:
+    """Run source and target on the same inputs, chosen to cover much unless given, and judge the difference.
+
+    Where a tensor is narrower in the target, the source is run with the same rounded numbers: the tensor proof is the
+    one that certifies a cast. In `announced` facts (and what differs) the target may be another function.
+    Raises RuntimeFailedError where a framework refuses the model, MissingRuntimeError where it must run and cannot.
+    """
+    facts = shared_facts(source.facts, target.facts)
+    inputs = inputs or choose_inputs(facts, avoid=(source.facts.pad_token_id, target.facts.pad_token_id))
+    like = {name: tensor.spec.dtype for name, tensor in target.logical().items()}
+    watch = HeadWatch()
+    ours = side_of(source, inputs, how[0], like, watch)
+    promised = replace(source.facts, **{name: getattr(target.facts, name) for name in announced})
+    tensors = _rounded(source.forward_tensors(), like)
+    verdict = compare_runs(
         inputs,
-        side_of(source, inputs, device, plan.model.dtype),
-        side_of(target, inputs, device),
+        ours,
+        side_of(target, inputs, how[1]),
         coverage_of(source.facts, inputs),
-        device=device,
-        dropped=("pooled_output",) if source.facts.has_pooler != target.facts.has_pooler else (),
+        dropped=(POOLED,) if gives_pooled(source.facts) != gives_pooled(target.facts) else (),
+        announced={} if promised == source.facts else announced,
+        promised=None if promised == source.facts else lambda dtype: run_reference(promised, tensors, inputs, dtype),
     )
+    return replace(verdict, coverage=coverage_of(source.facts, inputs, watch.heads))
 
 
-def side_of(checkpoint: Checkpoint, inputs: Inputs, device: str, through: str = "F64") -> Side:
+def side_of(
+    checkpoint: Checkpoint,
+    inputs: Inputs,
+    how: How,
+    like: Mapping[str, str] = {},
+    watch: HeadWatch | None = None,
+) -> Side:
     """A checkpoint as one side of a comparison.
 
-    `through` is the dtype that its weights are rounded to first: where a conversion casts, the source is run with the
-    same rounded weights, since the tensor proof is the one that certifies a cast.
+    `like` gives the dtypes that its tensors are rounded to first, by logical name. `watch` is shown the attention of
+    the exact run.
     """
-    tensors = {n: _rounded(t, through) for n, t in checkpoint.logical().items()}
+    layout = checkpoint.anatomy.layout
+    tensors = _rounded(checkpoint.forward_tensors(), like)
+    dtype = how.precision if how.precision in _COMPUTES.get(layout, ()) else "float32"
 
     def own() -> Outputs:
-        return _own_runtime(checkpoint, inputs, device, through)
+        return _own_runtime(checkpoint, inputs, how.device, like, dtype)
 
-    return Side(
-        _NAMES[checkpoint.anatomy.layout],
-        own,
-        lambda dtype: run_reference(checkpoint.facts, tensors, inputs, dtype),
-    )
+    def reference(dtype: str) -> Outputs:
+        return run_reference(checkpoint.facts, tensors, inputs, dtype, watch if dtype == "float64" else None)
+
+    narrowed = any(_narrows(tensor, like.get(name)) for name, tensor in tensors.items())
+    runs = how.runtime != "reference" and (layout in _TAKES_TENSORS or not narrowed)
+    where = device_label(how.device) if layout == "hf" else how.device.replace("auto", "cpu")
+    name = keras_label() if layout == "keras" else _NAMES[layout]
+    return Side(Run(name, dtype, where), own if runs else None, reference, stand_in=how.runtime != "own")
 
 
-def _rounded(tensor: LazyTensor, dtype: str) -> LazyTensor:
-    """The same tensor in its own dtype, with no more digits than another dtype holds."""
-    own = tensor.spec.dtype
-    if NUMPY_DTYPES[dtype].itemsize >= NUMPY_DTYPES[own].itemsize:
+def _rounded(tensors: Mapping[str, LazyTensor], like: Mapping[str, str]) -> dict[str, LazyTensor]:
+    """The same tensors in their own dtypes, with no more digits than other dtypes hold."""
+    return {name: _rounded_one(tensor, like.get(name)) for name, tensor in tensors.items()}
+
+
+def _rounded_one(tensor: LazyTensor, dtype: str | None) -> LazyTensor:
+    if dtype is None or not _narrows(tensor, dtype):
         return tensor
-    return LazyTensor(tensor.spec, lambda: cast(cast(tensor.read(), dtype), own))
+    return LazyTensor(tensor.spec, lambda: cast(cast(tensor.read(), dtype), tensor.spec.dtype))
 
 
-def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str, through: str) -> Outputs:
+def _narrows(tensor: LazyTensor, dtype: str | None) -> bool:
+    """Whether a dtype cannot hold every number of the tensor's own."""
+    return dtype is not None and dtype not in _HOLD.get(tensor.spec.dtype, ())
+
+
+def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str, like: Mapping[str, str], dtype: str) -> Outputs:
     anatomy, facts = checkpoint.anatomy, checkpoint.facts
+    if anatomy.layout == "keras":
+        with preset_of(checkpoint) as folder:
+            return run_keras(folder, inputs, class_name=anatomy.task.classes["keras"], device=device)
     if anatomy.layout == "burn":
         legacy = checkpoint.folder.container.format == "named_mpk"
         return run_burn(checkpoint.folder.weights.parent, inputs, device=device, legacy=legacy)
     return run_transformers_tensors(
         _hf_config(checkpoint),
-        {n: _rounded(t, through) for n, t in _hf_tensors(checkpoint).items()},
+        _hf_tensors(checkpoint, like),
         inputs,
         task=facts.task,
         class_name=anatomy.task.classes["hf"],
         has_pooler=facts.has_pooler,
+        dtype=dtype,
         device=device,
     )
 
@@ -101,8 +167,8 @@ def _hf_config(checkpoint: Checkpoint) -> dict[str, Any]:
     return {**values, **said, **labels, "model_type": checkpoint.anatomy.table.layouts["hf"].model_type}
 
 
-def _hf_tensors(checkpoint: Checkpoint) -> dict[str, LazyTensor]:
-    """The stored tensors under the names that transformers uses today."""
+def _hf_tensors(checkpoint: Checkpoint, like: Mapping[str, str]) -> dict[str, LazyTensor]:
+    """The stored tensors under the names that transformers uses today, rounded as `like` says."""
     anatomy = checkpoint.anatomy
     layout = anatomy.table.layouts["hf"]
     front = "" if anatomy.task.bare else layout.prefix
@@ -111,5 +177,6 @@ def _hf_tensors(checkpoint: Checkpoint) -> dict[str, LazyTensor]:
         slot = anatomy.slots[logical]
         name = slot.name.removeprefix(anatomy.prefix) if slot.row.group in anatomy.table.prefixed else slot.name
         full = front + name if slot.row.group in anatomy.table.prefixed else name
-        named[full] = checkpoint.folder.container.tensors[stored].renamed(full)
+        tensor = checkpoint.folder.container.tensors[stored]
+        named[full] = _rounded_one(tensor, like.get(logical)).renamed(full)
     return named

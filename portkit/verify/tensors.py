@@ -1,30 +1,48 @@
-"""The tensor proof: re-open what was written, undo the layout, and compare every number with its source."""
+"""The tensor proof: undo both layouts, and compare every logical tensor of two checkpoints bit for bit."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from portkit.checkpoint import Checkpoint, open_checkpoint
+import numpy as np
+
+from portkit.accounting import changes_function
 from portkit.common import in_common
 from portkit.execute import cast
-from portkit.tensors import equal_bits
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
+    from portkit.checkpoint import Checkpoint
     from portkit.plan import Plan
-    from portkit.tensors import LazyTensor
+    from portkit.tensors import Array, LazyTensor
+
+_SHOWN = 5  # names in one line
+_POOLER = ("pooler.kernel", "pooler.bias")
+_POOLER_UNREAD = ("optional", "unread")
 
 
 @dataclass(frozen=True)
 class TensorVerdict:
-    """How many logical tensors were compared, of how many, and which differ."""
+    """How many logical tensors were compared, of how many, and which differ. Each mapping is from name to reason."""
 
     compared: int
-    expected: int
-    cast: int
-    differing: tuple[str, ...]
+    differing: Mapping[str, str]
+    missing: Mapping[str, str]
+    """Needed, and on one side only: each fails the proof."""
+    rest: Mapping[str, str]
+    """What has no counterpart and needs none: a pooler that no head reads, reserved rows, buffers."""
+    casts: Mapping[str, int]
+    """How many tensors are equal only after a cast, by cast: "F32 -> F16"."""
+
+    @property
+    def expected(self) -> int:
+        """How many had to be compared."""
+        return self.compared + len(self.missing)
 
     @property
     def equal(self) -> bool:
@@ -32,44 +50,140 @@ class TensorVerdict:
         return self.compared == self.expected > 0 and not self.differing
 
     def __str__(self) -> str:
-        how = f", {self.cast} of them after the cast" if self.cast else ", bit for bit"
+        looked = f"compared {self.compared} of {self.expected} tensors"
         if self.equal:
-            return f"compared {self.compared} of {self.expected} tensors: equal{how}"
-        names = ", ".join(self.differing[:5])
-        return f"compared {self.compared} of {self.expected} tensors: {len(self.differing)} differ ({names})"
+            casts = [f"{count} of them after the cast {cast}" for cast, count in self.casts.items()]
+            return f"{looked}: equal, {', '.join(casts) if casts else 'bit for bit'}"
+        wrong = {"differ": self.differing, "are on one side only": self.missing}
+        parts = [f"{len(names)} {what} ({_few(names)})" for what, names in wrong.items() if names]
+        return f"{looked}: {', '.join(parts) or 'nothing to compare'}"
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
-        return {"equal": self.equal, **asdict(self)}
+        return {
+            "equal": self.equal,
+            "compared": self.compared,
+            "expected": self.expected,
+            "differing": dict(self.differing),
+            "missing": dict(self.missing),
+            "rest": dict(self.rest),
+            "casts": dict(self.casts),
+        }
 
 
-def prove_tensors(plan: Plan, written: Path, mappings: tuple[Path, ...] = ()) -> TensorVerdict:
-    """Compare a written folder with the source of its plan, in logical words.
+def prove_tensors(source: Checkpoint, target: Checkpoint, plan: Plan | None = None) -> TensorVerdict:
+    """Compare two checkpoints of any layouts, in logical words; one pair of tensors is in memory at a time.
 
-    Raises what opening the folder raises: a folder that cannot be opened proves nothing.
+    The target must have every tensor and every row of the source, in the source's numbers or those rounded to its own
+    dtype. Rows and poolers that no token or head reads may be on one side only; they are named. With the `plan` that
+    made the target, all that was moved must be there, and what was made must be zeros. Raises what reading raises.
     """
-    model = plan.model
-    target = open_checkpoint(
-        written, layout=plan.layout, family=model.table.family, task=model.task.name, mappings=mappings
-    )
-    source = with_spares(plan)
+    made = {m.logical for m in plan.moves if m.how == "zeros"} if plan else set()
     common = in_common(source, target)
-    made = {m.logical for m in plan.moves if m.how == "zeros"}
     pairs = {n: pair for n, pair in common.pairs.items() if n not in made}
-    dtypes = {m.logical: m.target.dtype for m in plan.moves}
-    differing = tuple(n for n, (ours, theirs) in pairs.items() if not _equal(ours, theirs))
-    strange = tuple(n for n in common.only_second if n in target.anatomy.stored and n not in made)
-    casts = sum(ours.spec.dtype != dtypes.get(n, ours.spec.dtype) for n, (ours, _) in pairs.items())
-    expected = {m.logical for m in plan.moves if m.logical in target.anatomy.slots} - made | set(pairs)
-    return TensorVerdict(len(pairs), len(expected), casts, (*differing, *strange))
+    differing, casts = {}, Counter[str]()
+    rest = {**_unread(source, "source"), **_unread(target, "target"), **common.rest}
+    for name, (mine, other) in pairs.items():
+        rows = _rows(mine, other)
+        rest |= _rows_left(other, rows)
+        how = _difference(mine, other, rows)
+        if how:
+            differing[name] = how
+        elif mine.spec.dtype != other.spec.dtype:
+            casts[f"{mine.spec.dtype} -> {other.spec.dtype}"] += 1
+    differing |= {n: "made as zeros, and is not zero" for n in made if _has_numbers(target, n)}
+    alone, missing = _one_sided(source, target, {n: s for n, s in common.alone.items() if n not in made}, plan)
+    rest |= alone | dict.fromkeys(sorted(made), "zeros, made because the target has a place for it")
+    return TensorVerdict(len(pairs), differing, missing | _strangers(source, target, plan), rest, dict(casts))
 
 
-def with_spares(plan: Plan) -> Checkpoint:
-    """The source with the tensors that the plan takes out of its residue; what it had folded is unfolded by them."""
-    restored = {m.logical for m in plan.moves if m.how == "restored"}
-    return plan.source.completed(restored) if restored else plan.source
+def _rows(mine: LazyTensor, other: LazyTensor) -> int | None:
+    """How many rows of the target's table are compared: those that the source has; None for what is no table.
+
+    A target with fewer is compared as it is: the shapes then differ, as they must.
+    """
+    return min(mine.spec.shape[0], other.spec.shape[0]) if mine.name.endswith(".table") else None
 
 
-def _equal(ours: LazyTensor, theirs: LazyTensor) -> bool:
-    source, target = ours.read(), theirs.read()
-    return equal_bits(cast(source, theirs.spec.dtype), target)
+def _rows_left(other: LazyTensor, rows: int | None) -> dict[str, str]:
+    """Rows that only the target has, and why no counterpart is needed."""
+    if rows is None or rows == other.spec.shape[0]:
+        return {}
+    return {f"{other.name} rows {rows}:{other.spec.shape[0]} (target)": "the source has no such rows"}
+
+
+def _difference(mine: LazyTensor, other: LazyTensor, rows: int | None) -> str:
+    """How two tensors differ, in words; nothing where they are equal after the cast to the other's dtype."""
+    source, target = mine.read(), other.read()[:rows]
+    if source.shape != target.shape:
+        return f"shape {source.shape} in the source, {target.shape} in the target"
+    rounded = cast(source, other.spec.dtype)
+    if _same_bits(rounded, target):
+        return ""
+    if source.ndim == 2 and source.shape[0] == source.shape[1] and _same_bits(rounded.T, target):
+        return "transposed"
+    if _same_bits(source, cast(target, mine.spec.dtype)):
+        return f"equal only after the cast {other.spec.dtype} -> {mine.spec.dtype}: the target has more digits"
+    return _distance(rounded, target)
+
+
+def _distance(source: Array, target: Array) -> str:
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(source.astype(np.float64) - target.astype(np.float64))
+    count = source.size - int(np.count_nonzero(_equal_bits(source, target)))
+    return f"{count} of {source.size} numbers differ, by {apart.max(initial=0.0):.3g} at most"
+
+
+def _equal_bits(a: Array, b: Array) -> NDArray[np.bool_]:
+    """Where two arrays of one shape and dtype hold the same bytes."""
+    whole = np.dtype(f"u{a.dtype.itemsize}")
+    equal: NDArray[np.bool_] = np.equal(a.view(whole), b.view(whole))
+    return equal
+
+
+def _same_bits(a: Array, b: Array) -> bool:
+    return bool(_equal_bits(a, b).all())
+
+
+def _has_numbers(checkpoint: Checkpoint, name: str) -> bool:
+    return bool(checkpoint.logical()[name].read().any())
+
+
+def _one_sided(
+    source: Checkpoint, target: Checkpoint, alone: Mapping[str, str], plan: Plan | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Tensors that one side lacks: those that need no counterpart, and those that do, with the reason."""
+    moved = {m.logical for m in plan.moves} if plan else set()
+    unread = {source.anatomy.task.pooler, target.anatomy.task.pooler} <= {*_POOLER_UNREAD}
+    excused, missing = {}, {}
+    for name, side in sorted(alone.items()):
+        where = f"only in the {side}"
+        if name in _POOLER and unread and name not in moved:
+            excused[name] = f"{where}; no head reads it, only the pooled output depends on it"
+        else:
+            missing[name] = where
+    return excused, missing
+
+
+def _strangers(source: Checkpoint, target: Checkpoint, plan: Plan | None) -> dict[str, str]:
+    """Stored tensors inside the encoder that no row explains. A plan has accounted for the source's."""
+    sides = {"target": target} if plan else {"source": source, "target": target}
+    return {
+        f"{name} ({side})": "inside the encoder, and no row of the table explains it"
+        for side, checkpoint in sides.items()
+        for name in checkpoint.anatomy.unexplained
+        if changes_function(checkpoint, name)
+    }
+
+
+def _unread(checkpoint: Checkpoint, side: str) -> dict[str, str]:
+    """Stored tensors that are no part of the model."""
+    anatomy = checkpoint.anatomy
+    heads = [n for n in anatomy.unexplained if not changes_function(checkpoint, n)]
+    reasons = {**anatomy.ignored, **checkpoint.dead, **dict.fromkeys(heads, "no row of the table explains it")}
+    return {f"{name} ({side})": reason for name, reason in reasons.items()}
+
+
+def _few(names: Mapping[str, str]) -> str:
+    first = list(names)[:_SHOWN]
+    return ", ".join(first) + (", …" if len(names) > _SHOWN else "")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from portkit.errors import Problem
-from portkit.verify.agreement import ForwardVerdict, compare_outputs, describe
-from portkit.verify.inputs import Coverage
+from portkit.verify.agreement import ForwardVerdict, Run, compare_outputs, describe
+from portkit.verify.coverage import Coverage
 
 VALID = np.array([[True, True, True], [True, False, False]])
 COVERAGE = Coverage((9, 10), (3, 3), (1, 1), (3, 1), 0)
@@ -28,12 +28,10 @@ def verdict(exact, source, target, **options):
         agreements,
         problems,
         COVERAGE,
-        "transformers",
-        "Burn",
+        Run("transformers"),
+        Run("Burn"),
         "numpy float64",
-        "cpu",
-        "float32",
-        dropped=dropped,
+        dropped,
     )
 
 
@@ -126,6 +124,18 @@ def test_outputs_that_are_missing_extra_or_of_another_shape_fail():
         Problem("pooled_output", what.format("target"), "(2, 4)", "no such output"),
     )
     assert [item.output for item in result.agreements] == ["hidden_states.0"]
+
+
+def test_noise_of_another_run_than_the_sources_can_be_the_measure():
+    sides = outputs(), outputs(1e-1), outputs(2e-3)
+    assert verdict(*sides).agrees
+    result = verdict(*sides, measure=outputs(1e-4))
+    assert not result.agrees
+    np.testing.assert_allclose([result.agreements[0].noise, result.agreements[0].ratio], [1e-4, 20])
+
+
+def test_run_says_what_ran_in_which_dtype_and_where():
+    assert str(Run("transformers", "bfloat16", "cuda: H200, no TF32")) == "transformers (bfloat16, cuda: H200, no TF32)"
 
 
 def test_dropped_outputs_are_left_out():

@@ -14,11 +14,13 @@ from portkit.render import render_forward
 from portkit.runtimes.outputs import OutputsOn
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers_tensors, transformers_available
+from portkit.verify.agreement import Run
+from portkit.verify.coverage import coverage_of
 from portkit.verify.forward import Side, compare_runs
-from portkit.verify.inputs import choose_inputs, coverage_of
+from portkit.verify.inputs import choose_inputs
 
 
-def transformers(facts, logical, attention="eager"):
+def transformers(facts, logical, attention="eager", dtype="float32"):
     return run_transformers_tensors(
         hf_config(facts),
         lazy(hf_state(logical, facts)),
@@ -27,6 +29,7 @@ def transformers(facts, logical, attention="eager"):
         class_name=class_name(facts),
         has_pooler=facts.has_pooler,
         attention=attention,
+        dtype=dtype,
     )
 
 
@@ -34,13 +37,13 @@ def not_installed():
     raise MissingRuntimeError("no such framework")
 
 
-def side(facts, logical, inputs, run=not_installed, runtime="Burn"):
-    return Side(runtime, run, partial(run_reference, facts, lazy(logical), inputs))
+def side(facts, logical, inputs, run=not_installed, runtime="Burn", dtype="float32"):
+    return Side(Run(runtime, dtype), run, partial(run_reference, facts, lazy(logical), inputs))
 
 
-def judge(facts, logical, target, source_run=not_installed, **options):
+def judge(facts, logical, target, source_run=not_installed, dtype="float32", **options):
     inputs = choose_inputs(facts)
-    source = side(facts, logical, inputs, source_run, "transformers")
+    source = side(facts, logical, inputs, source_run, "transformers", dtype)
     return compare_runs(inputs, source, target(inputs), coverage_of(facts, inputs), **options)
 
 
@@ -158,8 +161,8 @@ def test_missing_runtimes_are_replaced_and_said():
     logical = random_logical(facts)
     verdict = judge(facts, logical, partial(side, facts, logical))
     assert verdict.agrees
-    assert verdict.source_runtime == "reference, not transformers"
-    assert verdict.target_runtime == "reference, not Burn"
+    assert verdict.source.runtime == "reference, not transformers"
+    assert verdict.target.runtime == "reference, not Burn"
     assert verdict.reference == "numpy float64"
     assert verdict.worst.ratio == pytest.approx(1)
 
@@ -169,7 +172,7 @@ def test_runtimes_that_ran_are_named_and_failures_pass_through():
     logical, inputs = random_logical(facts), choose_inputs(facts)
     outputs = run_reference(facts, lazy(logical), inputs, np.float32)
     verdict = judge(facts, logical, partial(side, facts, logical, run=lambda: outputs), lambda: outputs)
-    assert (verdict.source_runtime, verdict.target_runtime) == ("transformers", "Burn")
+    assert (verdict.source.runtime, verdict.target.runtime) == ("transformers", "Burn")
 
     def failing():
         raise RuntimeFailedError("Burn failed to run the model")
@@ -178,34 +181,17 @@ def test_runtimes_that_ran_are_named_and_failures_pass_through():
         judge(facts, logical, partial(side, facts, logical, run=failing))
 
 
-def test_invented_pooler_is_compared_and_must_be_zero():
-    facts = small_facts()
-    logical = random_logical(facts)
-    logical |= {"pooler.kernel": np.zeros((24, 24), np.float32), "pooler.bias": np.zeros(24, np.float32)}
-    inputs = choose_inputs(facts)
-    without = run_reference(replace(facts, has_pooler=False), lazy(logical), inputs, np.float32)
-    verdict = judge(facts, logical, partial(side, facts, logical), lambda: without, invented=("pooled_output",))
-    assert verdict.agrees
-    assert verdict.invented == ("pooled_output",)
-    assert verdict.agreements[-1].output == "pooled_output"
-    random_pooler = {**logical, "pooler.kernel": np.full((24, 24), 1e-20, np.float32)}
-    verdict = judge(facts, logical, partial(side, facts, random_pooler), lambda: without, invented=("pooled_output",))
-    assert verdict.first_divergence == "pooled_output"
-    not_said = judge(facts, logical, partial(side, facts, logical), lambda: without)
-    assert not not_said.agrees
-    assert "the source gives another output" in str(not_said.problems[0])
-
-
-def test_head_style_rewritten_compares_the_pooled_output_with_measured_noise():
+def test_pooled_output_that_one_side_lacks_by_design_is_not_compared():
     bert = small_facts(task="sequence_classification")
     roberta = replace(bert, head_style="roberta", has_pooler=False)
-    logical, inputs = random_logical(bert), choose_inputs(bert)
-    without = run_reference(roberta, lazy(logical), inputs, np.float32)
-    verdict = judge(bert, logical, partial(side, bert, logical), lambda: without, invented=("pooled_output",))
-    assert verdict.agrees
-    back = judge(bert, logical, partial(side, roberta, logical), dropped=("pooled_output",))
-    assert back.agrees
-    assert back.dropped == ("pooled_output",)
+    logical = random_logical(bert)
+    for ours, theirs in ((bert, roberta), (roberta, bert)):
+        verdict = judge(ours, logical, partial(side, theirs, logical), dropped=("pooled_output",))
+        assert verdict.agrees
+        assert verdict.dropped == ("pooled_output",)
+        assert verdict.agreements[-1].output == "logits"
+        not_said = judge(ours, logical, partial(side, theirs, logical))
+        assert "the target gives another output" in str(not_said.problems[0])
 
 
 @pytest.mark.parametrize("changes", [{"hidden_act": "gelu_tanh"}, {"layer_norm_eps": 1e-5}], ids=str)
@@ -218,3 +204,99 @@ def test_facts_that_are_not_the_sources_function_fail_even_if_the_target_follows
     assert not verdict.agrees
     assert len(verdict.problems) == 1
     assert "the source does not compute what its facts say" in str(verdict.problems[0])
+
+
+def test_reference_that_is_asked_for_runs_and_is_named():
+    facts = small_facts()
+    logical = random_logical(facts)
+    verdict = judge(facts, logical, partial(side, facts, logical, run=None), None)
+    assert verdict.agrees
+    assert verdict.source.runtime == "reference, not transformers"
+    assert verdict.target.stood_in
+
+
+def test_framework_that_must_run_is_not_replaced():
+    facts = small_facts()
+    logical, inputs = random_logical(facts), choose_inputs(facts)
+    strict = replace(side(facts, logical, inputs), stand_in=False)
+    with pytest.raises(MissingRuntimeError, match="no such framework"):
+        compare_runs(inputs, side(facts, logical, inputs), strict, coverage_of(facts, inputs))
+
+
+# ---------------------------------------------------------------- other dtypes than float32
+
+
+@pytest.mark.hf
+@pytest.mark.skipif(not transformers_available(), reason="transformers is not installed")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_honest_runs_pass_in_every_dtype_with_the_noise_of_that_dtype(family, dtype):
+    facts = small_facts(family, "sequence_classification")
+    logical = random_logical(facts)
+    eager, sdpa = (partial(transformers, facts, logical, kind, dtype) for kind in ("eager", "sdpa"))
+    for run in (sdpa, not_installed):
+        verdict = judge(facts, logical, partial(side, facts, logical, run=run, dtype=dtype), eager, dtype)
+        assert verdict.agrees, str(verdict)
+        assert verdict.worst.ratio < 3, str(verdict)
+    scale = {"float16": 1e-3, "bfloat16": 1e-2, "float64": 1e-15}[dtype]
+    assert 0.05 * scale < verdict.agreements[2].noise < 5 * scale
+
+
+@pytest.mark.hf
+@pytest.mark.skipif(not transformers_available(), reason="transformers is not installed")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_wide_target_of_a_narrow_source_is_not_excused_by_the_sources_noise(dtype):
+    """A float32 target that lost what bfloat16 cannot show must still fail: the noise is that of its own dtype."""
+    facts = small_facts(task="sequence_classification")
+    logical = random_logical(facts)
+    narrow = partial(transformers, facts, logical, dtype=dtype)
+    honest = judge(facts, logical, partial(side, facts, logical), narrow, dtype)
+    assert honest.agrees
+    assert (honest.source.dtype, honest.target.dtype) == (dtype, "float32")
+    worse = judge(facts, logical, partial(side, replace(facts, hidden_act="gelu_tanh"), logical), narrow, dtype)
+    assert worse.first_divergence == "hidden_states.1"
+
+
+@pytest.mark.hf
+@pytest.mark.skipif(not transformers_available(), reason="transformers is not installed")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_faults_are_seen_in_16_bits_too_where_they_exceed_its_noise(dtype):
+    facts = small_facts(task="sequence_classification")
+    logical = random_logical(facts)
+    damaged = transposed("layer.1.attention.query.kernel")(logical)
+    run = partial(transformers, facts, damaged, dtype=dtype)
+    narrow = partial(transformers, facts, logical, dtype=dtype)
+    verdict = judge(facts, logical, partial(side, facts, damaged, run=run, dtype=dtype), narrow, dtype)
+    assert verdict.first_divergence == "hidden_states.2"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_source_in_16_bits_whose_facts_are_not_its_function_fails(dtype):
+    facts = small_facts(task="sequence_classification")
+    misread = replace(facts, position_scheme="padding", max_position_embeddings=38)
+    logical = random_logical(misread)
+    inputs = choose_inputs(facts)
+    truth = run_reference(facts, lazy(logical), inputs, dtype)
+    source = side(misread, logical, inputs, lambda: truth, "transformers", dtype)
+    verdict = compare_runs(inputs, source, side(misread, logical, inputs, dtype=dtype), coverage_of(facts, inputs))
+    assert not verdict.agrees
+    assert "the source does not compute what its facts say" in str(verdict.problems[0])
+
+
+# ---------------------------------------------------------------- a target that was said to be another function
+
+
+def test_announced_function_is_the_one_that_the_target_is_measured_against():
+    facts = small_facts(task="sequence_classification")
+    tanh = replace(facts, hidden_act="gelu_tanh")
+    logical, inputs = random_logical(facts), choose_inputs(facts)
+    promised = partial(run_reference, tanh, lazy(logical), inputs)
+    told = {"announced": {"hidden_act": "gelu in the source, gelu_tanh in the target"}, "promised": promised}
+    verdict = judge(facts, logical, partial(side, tanh, logical), **told)
+    assert verdict.agrees
+    assert verdict.announced == ("hidden_act: gelu in the source, gelu_tanh in the target",)
+    last = verdict.agreements[-1]
+    assert last.max_abs > 10 * last.limit  # how far the two functions are apart is still reported
+    broken = transposed("layer.1.attention.query.kernel")(logical)
+    assert judge(facts, logical, partial(side, tanh, broken), **told).first_divergence == "hidden_states.2"
+    assert judge(facts, logical, partial(side, facts, logical), **told).first_divergence == "hidden_states.1"

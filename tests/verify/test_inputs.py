@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from models import small_facts
 
 from portkit.errors import RefusedError, UsageError
-from portkit.verify.inputs import Inputs, choose_inputs, coverage_of
+from portkit.verify.coverage import Coverage, HeadWatch, coverage_of
+from portkit.verify.inputs import Inputs, choose_inputs, shared_facts
 
 
 def test_batch_covers_lengths_types_and_vocabulary():
@@ -22,9 +23,43 @@ def test_batch_covers_lengths_types_and_vocabulary():
     assert coverage.vocabulary == (60, 61)
     assert coverage.pad_ids_inside == 0
     assert {1, 60} <= set(inputs.input_ids[inputs.valid].tolist())
-    assert str(coverage) == (
-        "4 rows of 37, 18, 4, 2 tokens: 60 of 61 vocabulary rows, 37 of 37 positions, 2 of 2 token types"
+    assert str(coverage_of(facts, inputs, heads=8)) == (
+        "4 rows of 37, 18, 4, 2 tokens: 60 of 61 vocabulary rows, 37 of 37 positions, 2 of 2 token types; "
+        "8 of 9 heads in 3 layers"
     )
+
+
+def test_what_no_output_depends_on_is_left_to_the_bits():
+    coverage = Coverage((60, 61), (37, 40), (2, 2), (37, 2), 0, layers=3, heads=(7, 9))
+    assert coverage.bits_alone == (
+        "1 vocabulary row never read",
+        "3 position rows never read",
+        "the key bias of 3 layers, which cancels in the softmax",
+        "query and key of 2 of the heads, which look at one token only",
+    )
+    assert coverage.as_dict()["bits_alone"] == list(coverage.bits_alone)
+
+
+def test_head_is_seen_once_it_spreads_its_attention_on_any_token_of_any_row():
+    watch = HeadWatch()
+    one_hot, spread = np.eye(3), np.full((3, 3), 1 / 3)
+    nearly = np.array([[1.0, 0, 0], [0, 0.995, 0.005], [0, 0, 1.0]])
+    watch("layer.0", np.stack([one_hot, nearly, one_hot]))
+    assert watch.heads == 0
+    watch("layer.0", np.stack([one_hot, one_hot, np.where(np.arange(3)[:, None] == 1, spread, one_hot)]))
+    watch("layer.0", np.stack([one_hot, one_hot, one_hot]))
+    watch("layer.1", np.stack([spread, spread, spread]))
+    assert watch.heads == 1 + 3
+
+
+def test_inputs_for_two_models_fit_both_and_name_neither_pad_id():
+    bert = small_facts(max_position_embeddings=30, type_vocab_size=3, vocab_size=50)
+    roberta = small_facts("roberta", max_position_embeddings=40, type_vocab_size=1, vocab_size=70)
+    shared = shared_facts(bert, roberta)
+    assert (shared.usable_length, shared.vocab_size, shared.type_vocab_size) == (30, 50, 1)
+    inputs = choose_inputs(shared, avoid=(bert.pad_token_id, roberta.pad_token_id))
+    real = set(inputs.input_ids[inputs.valid].tolist())
+    assert real == set(range(50)) - {0, 1}
 
 
 def test_padding_scheme_leaves_out_the_rows_that_it_cannot_reach():

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import logging as python_logging
+import pickle
+from zipfile import BadZipFile
 
 import numpy as np
 import pytest
@@ -186,3 +188,44 @@ def test_without_transformers_the_way_to_it_is_named(monkeypatch):
     assert runtime.transformers_label() == "transformers"
     with pytest.raises(MissingRuntimeError, match=r"not installed\s+hint\s+pip install portkit\[hf\]"):
         run_tensors(small_facts(), {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"_attn_implementation": 7}, "AttributeError: 'int' object has no attribute"),
+        ({"dtype": "float31"}, "AttributeError: module 'torch' has no attribute 'float31'"),
+        ({"pad_token_id": 61}, "AssertionError: Padding_idx must be within"),
+        ({"num_attention_heads": 0}, "ZeroDivisionError"),
+        ({"layer_norm_eps": "small"}, "StrictDataclassFieldValidationError: .*layer_norm_eps"),
+    ],
+    ids=str,
+)
+def test_whatever_transformers_raises_on_a_strangers_config_is_explained(changes, words):
+    facts = small_facts(task="sequence_classification")
+    with pytest.raises(RuntimeFailedError, match=rf"BertForSequenceClassification cannot be[\s\S]*({words})"):
+        runtime.run_transformers_tensors(
+            {**hf_config(facts), **changes},
+            lazy(hf_state(random_logical(facts), facts)),
+            choose_inputs(facts),
+            task=facts.task,
+            class_name=class_name(facts),
+            has_pooler=True,
+        )
+
+
+@pytest.mark.parametrize(
+    "raised", [AttributeError("x"), ImportError("flash_attn"), pickle.UnpicklingError("x"), EOFError("x"), BadZipFile()]
+)
+def test_every_exception_of_loading_has_its_name_in_the_error(raised):
+    with pytest.raises(RuntimeFailedError, match=type(raised).__name__), runtime.explained("cannot load"):
+        raise raised
+
+
+def test_broken_pickle_is_explained(tmp_path):
+    facts = small_facts()
+    folder = save_folder(tmp_path / "model", facts, {"x": np.zeros(1, np.float32)})
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(RuntimeFailedError, match=r"BertModel cannot load[\s\S]*UnpicklingError"):
+        run_folder(folder, facts)

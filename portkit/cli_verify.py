@@ -1,0 +1,62 @@
+"""The command `portkit verify`: options, one call of the library, a report, an exit code. No logic lives here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from portkit.errors import PortkitError
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("source", type=_PATH)
+@click.argument("target", type=_PATH)
+@click.option("--proofs", default="tensors,facts,forward", show_default=True, help="Which proofs, with commas between.")
+@click.option("--inputs", type=_PATH, help="Ids to run: safetensors or JSON with input_ids, attention_mask, …")
+@click.option("--text", type=_PATH, help="Sentences to run, one per line, through the source's tokenizer.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "float16", "bfloat16", "float64"]),
+    default="float32",
+    show_default=True,
+    help="What to compute in, where a framework can.",
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(["auto", "own", "reference"]),
+    default="auto",
+    show_default=True,
+    help="own: the frameworks or an error; reference: numpy instead of both; auto: numpy for one that is missing.",
+)
+@click.option("--family", help="Family of both models, when config.json does not tell.")
+@click.option("--task", help="Task of both models, when the names fit several.")
+@click.option("--mapping", "mappings", multiple=True, type=_PATH, help="A table of your own.")
+@click.option("--junit", type=_PATH, help="Write the verdicts as JUnit XML too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def verify(source: Path, target: Path, proofs: str, as_json: bool, junit: Path | None, **options: Any) -> None:  # noqa: ANN401
+    """Prove that TARGET computes what SOURCE computes: tensors, facts and a forward pass.
+
+    The last line of the report says it in one line: portkit verify: PASS tensors=pass facts=pass forward=pass
+    """
+    from portkit.api import verify as run
+    from portkit.junit import write_error, write_junit
+    from portkit.render_proofs import render_verification
+
+    opening = {name: options.pop(name) for name in ("family", "task", "mappings")}
+    wanted = tuple(name.strip() for name in proofs.split(",") if name.strip())
+    try:
+        verdict = run(source, target, proofs=wanted, open_source=opening, open_target=opening, **options)
+    except PortkitError as error:
+        if junit:
+            write_error(junit, error)
+        raise
+    if junit:
+        write_junit(junit, verdict)
+    click.echo(json.dumps(verdict.as_dict(), indent=2) if as_json else render_verification(verdict))
+    click.get_current_context().exit(verdict.exit_code)

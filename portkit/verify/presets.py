@@ -1,0 +1,37 @@
+"""A preset that KerasHub can load, for checkpoints that Keras saved in another form."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from portkit import execute
+from portkit.layouts.keras_folder import is_preset
+from portkit.layouts.registry import layout_of
+from portkit.moves import Options
+from portkit.plan import make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from portkit.checkpoint import Checkpoint
+
+
+@contextmanager
+def preset_of(checkpoint: Checkpoint) -> Iterator[Path]:
+    """The folder itself where it is a preset, else one with the same numbers that is there while the block runs.
+
+    Raises what a conversion to the same layout raises.
+    """
+    if is_preset(checkpoint.folder.path):
+        yield checkpoint.folder.path
+        return
+    plan = make_plan(checkpoint, Options(to="keras", residue=True))
+    with tempfile.TemporaryDirectory(prefix="portkit-") as folder:
+        layout = layout_of("keras")
+        layout.write_config(Path(folder), plan.model)
+        specs = [move.target for move in plan.moves]
+        layout.write_weights(Path(folder), plan.form, specs, execute.arrays(plan), 0)
+        yield Path(folder)
