@@ -70,10 +70,9 @@ def target_config(
 
 def _smaller(table: Table, layout: str, wanted: Mapping[str, Any]) -> dict[str, Change]:
     """Sizes that the layout fixes below the source's: it has no token type but the first."""
-    fixed = {
-        n: v for n, v in table.layouts[layout].fixed.items() if n in table.config and table.config[n].use == "size"
-    }
-    return {n: Change(wanted[n], v) for n, v in fixed.items() if wanted[n] > v}
+    fixed = table.layouts[layout].fixed
+    sizes = [f.name for f in table.config.values() if f.use == "size" and f.name in fixed]
+    return {n: Change(wanted[n], fixed[n]) for n in sizes if wanted[n] > fixed[n]}
 
 
 def carried_config(source: Checkpoint, layout: str) -> Mapping[str, Any]:

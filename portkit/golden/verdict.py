@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from portkit.errors import Problem
     from portkit.golden.weights import WeightsVerdict
-    from portkit.verify.inputs import Coverage
+    from portkit.verify.coverage import Coverage
 
 
 @dataclass(frozen=True)

@@ -57,14 +57,15 @@ def compare_runs(
     theirs, target_run = run_side(target)
     goal = promised or source.reference
     alike = promised is None and source_run.dtype == target_run.dtype
+    rounded = None if alike else goal(target_run.dtype)
     agreements, problems = compare_outputs(
         goal("float64") if promised else exact,
-        ours,
+        rounded if promised and rounded else ours,
         theirs,
         inputs.valid,
         dtype=target_run.dtype,
         dropped=dropped,
-        measure=ours if alike else goal(target_run.dtype),
+        measure=rounded,
     )
     if not source_run.stood_in:
         problems += _strays(exact, source, ours, inputs, dropped)
