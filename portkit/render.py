@@ -82,7 +82,7 @@ def render_conversion(result: Conversion) -> str:
                 ("head", plan.model.facts.head_style or ""),
             ]
         ),
-        *([] if result.path else _planned(result)),
+        *(_planned(result) if result.dry_run else []),
         *(f"  dropped      {name}: {why}" for name, why in plan.dropped.items()),
         *(f"  kept         {k.name}: {k.reason}" for k in plan.kept),
         *(f"  carried on   {k.name}: {k.reason}" for k in plan.carried),

@@ -105,8 +105,9 @@ def announced_by(plan: Plan) -> dict[str, str]:
     """Facts in which a conversion said that its target computes another function, and how; see `--strict`."""
     source, target, dialect = plan.source.facts, plan.model.facts, plan.model.dialect
     fields = [f for f in plan.model.table.config.values() if f.use == "function"]
-    names = {f.name for f in fields if not f.head or f.head in plan.model.task.groups} | set(plan.changes)
+    names = {f.name for f in fields if not f.head or f.head in plan.model.task.groups}
     promised = {name: getattr(target, name) for name in sorted(names & Facts.__dataclass_fields__.keys())}
+    promised |= {name: change.target for name, change in plan.changes.items()}
     promised |= {name: value for name, value in (dialect.fixed if dialect else {}).items() if name in promised}
     return {
         name: f"{getattr(source, name)} in the source, {value} in the target"
