@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +58,9 @@ def _reading(command: Callable[..., None]) -> Callable[..., None]:
 @click.version_option(__version__, prog_name="portkit")
 def main() -> None:
     """Port checkpoints of BERT-like encoders between frameworks, and prove that they compute the same."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no "…" shows its escape
+            stream.reconfigure(errors="backslashreplace")
 
 
 @main.command()

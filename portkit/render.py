@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from portkit.errors import printable
 from portkit.record import describe_move
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from portkit.api import Conversion
     from portkit.table.schema import Table, Tables
     from portkit.verify.agreement import ForwardVerdict
+
+_LINES = 100  # of one kind, in a report
 
 
 def render_inspection(found: dict[str, Any]) -> str:
@@ -38,10 +41,10 @@ def render_inspection(found: dict[str, Any]) -> str:
                 ("function", _function(facts)),
             ]
         ),
-        *(f"  unexplained  {name}" for name in found["unexplained"]),
+        *_listed("unexplained", found["unexplained"]),
         *(f"  warning      {text}" for text in found["warnings"]),
     ]
-    return "\n".join(lines)
+    return _text(lines)
 
 
 def _pooler(pooler: dict[str, Any]) -> str:
@@ -83,16 +86,16 @@ def render_conversion(result: Conversion) -> str:
             ]
         ),
         *([] if result.path else _planned(result)),
-        *(f"  dropped      {name}: {why}" for name, why in plan.dropped.items()),
-        *(f"  kept         {k.name}: {k.reason}" for k in plan.kept),
-        *(f"  carried on   {k.name}: {k.reason}" for k in plan.carried),
-        *(f"  restored     {name}" for name in plan.restored),
+        *_listed("dropped", [f"{name}: {why}" for name, why in plan.dropped.items()]),
+        *_listed("kept", [f"{k.name}: {k.reason}" for k in plan.kept]),
+        *_listed("carried on", [f"{k.name}: {k.reason}" for k in plan.carried]),
+        *_listed("restored", plan.restored),
         *(f"  warning      {text}" for text in result.warnings),
         *([f"proof tensors  {result.tensors}"] if result.tensors else []),
         *(render_forward(result.forward) if result.forward else []),
         _last_line(result),
     ]
-    return "\n".join(lines)
+    return _text(lines)
 
 
 def _planned(result: Conversion) -> list[str]:
@@ -128,7 +131,13 @@ def render_forward(verdict: ForwardVerdict) -> list[str]:
         word = "agrees" if a.agrees else "DIFFERS"
         numbers = f"{a.difference:>12.2e}{a.noise:>12.2e}{a.limit:>12.2e}{a.ratio:>8.2f}{a.max_abs:>12.2e}"
         table.append(f"  {a.output:<26}{numbers}  {word}")
-    return [head, looked, *table, f"  {verdict}", *(f"  {p}" for p in verdict.problems)]
+    return [
+        head,
+        looked,
+        *table,
+        f"  {verdict}",
+        *(f"  {line}" for p in verdict.problems for line in str(p).splitlines()),
+    ]
 
 
 def render_families(tables: Tables) -> str:
@@ -136,7 +145,7 @@ def render_families(tables: Tables) -> str:
     lines = []
     for name, table in sorted(tables.families.items()):
         lines += [f"{name:<14}{table.about}", f"{'':<14}tasks: {', '.join(table.tasks)}"]
-    return "\n".join(lines)
+    return _text(lines)
 
 
 def render_table(table: Table, tables: Tables) -> str:
@@ -150,7 +159,17 @@ def render_table(table: Table, tables: Tables) -> str:
                     f"  {layout:<6}{part:<8}{place.name or place.absent}"
                     + (f"  (tied to {place.tied})" if place.tied else "")
                 )
-    return "\n".join(lines)
+    return _text(lines)
+
+
+def _listed(label: str, texts: Sequence[str]) -> list[str]:
+    """A line for each; of very many, the first and how many more there are."""
+    more = [f"… and {len(texts) - _LINES} more"] if len(texts) > _LINES else []
+    return [f"  {label:<13}{text}" for text in (*texts[:_LINES], *more)]
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(printable(line) for line in lines)
 
 
 def _rows(pairs: Sequence[tuple[str, str]]) -> list[str]:
