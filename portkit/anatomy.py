@@ -57,6 +57,8 @@ def identify(
         check_form(names, tables.storages[layout].wrappers.undo)
     families, evidence = _families(config, layouts, tables, wanted)
     candidates = list(candidates_for(names, layouts, families, tables, wanted))
+    if not candidates:
+        raise _no_such_task(families, wanted)
     fitting = [c for c in candidates if not c.missing and wanted.layout in (None, c.storage.name)]
     if not fitting:
         raise _nothing_fits(names, config, candidates, layouts, tables, wanted)
@@ -71,7 +73,7 @@ def _families(
     config: Mapping[str, Any], layouts: list[str], tables: Tables, wanted: Wanted
 ) -> tuple[list[Table], tuple[str, ...]]:
     known = tables.families
-    if wanted.family:
+    if wanted.family is not None:
         if wanted.family not in known:
             raise UnknownModelError(
                 "unknown family",
@@ -87,16 +89,22 @@ def _families(
                 [Problem("config.json model_type", f"{model_type!r} has no table", hint=hint)],
             )
         return named, (f"family {named[0].family}: model_type in config.json",)
-    classes = set(config.get("architectures") or ())
+    classes = _classes(config)
     named = [t for t in known.values() if any(c in classes for k in t.tasks.values() for c in k.classes.values())]
     if named:
         return named, (f"family {named[0].family}: architectures in config.json",)
     return list(known.values()), ()
 
 
+def _classes(config: Mapping[str, Any]) -> set[str]:
+    """The classes that config.json names; it is a stranger's, so they may be anything."""
+    named = config.get("architectures")
+    return {c for c in (named if isinstance(named, list) else [named]) if isinstance(c, str)}
+
+
 def _decide(finalists: list[Candidate], config: Mapping[str, Any]) -> tuple[Candidate, tuple[str, ...]]:
     """Choose among candidates that explain the names equally well."""
-    classes = set(config.get("architectures") or ())
+    classes = _classes(config)
     by_class = [c for c in finalists if classes & set(c.task.classes.values())]
     finalists = by_class or finalists
     families = {c.table.family for c in finalists}
@@ -140,7 +148,7 @@ def _check_architecture(
     chosen: Candidate, candidates: list[Candidate], config: Mapping[str, Any], wanted: Wanted
 ) -> None:
     """Refuse a head that config.json names and the file lacks, unless it is a bare model or the user said so."""
-    classes = set(config.get("architectures") or ())
+    classes = _classes(config)
     if wanted.task or chosen.task.bare or not classes or classes & set(chosen.task.classes.values()):
         return
     named = [
@@ -160,6 +168,13 @@ def _check_architecture(
                 for n in named[0].missing[:_SHOWN]
             ],
         )
+
+
+def _no_such_task(families: list[Table], wanted: Wanted) -> UnknownModelError:
+    known = dict.fromkeys(name for table in families for name in table.tasks)
+    names = ", ".join(sorted(table.family for table in families))
+    problem = Problem("--task", f"{names} has no task {wanted.task!r}", hint=suggestion(str(wanted.task), known))
+    return UnknownModelError("unknown task", [problem])
 
 
 def _nothing_fits(
@@ -206,7 +221,7 @@ def _nothing_fits(
             )
         ]
     elif len(best.missing) > _SHOWN:
-        problems.append(Problem("", f"and {len(best.missing) - _SHOWN} more"))
+        problems.append(Problem(f"… and {len(best.missing) - _SHOWN} more", "missing"))
     return UnknownModelError(
         f"no model fits the names; nearest is {best.table.family}, task {best.task.name}", problems
     )

@@ -16,7 +16,7 @@ from portkit.layouts.files import OutputFile, copy_files, hashed, output_files, 
 from portkit.layouts.folder import RECORD, RESIDUE
 from portkit.layouts.registry import LAYOUTS, layout_of
 from portkit.moves import Options
-from portkit.output import new_folder
+from portkit.output import check_apart, new_folder
 from portkit.plan import Plan, make_plan
 from portkit.record import behind_note, make_record, warnings_of
 from portkit.table.load import suggestion
@@ -83,9 +83,12 @@ def convert(
     for what, word, known in (("--to", to, tuple(LAYOUTS)), ("--verify", verify, VERIFY)):
         if word not in known:
             raise UsageError("unknown choice", [Problem(what, f"{word!r} is none", hint=suggestion(word, known))])
+    if max_shard_size < 1:
+        raise UsageError("no such size", [Problem("--max-shard-size", "must be above 0", found=str(max_shard_size))])
     opened = open_checkpoint(source, **(open_with or {}))
-    plan = make_plan(opened, Options(to=to, **options))
     behind = opened.folder.left_behind()
+    check_apart(opened.folder.home, Path(target), behind)
+    plan = make_plan(opened, Options(to=to, **options))
     warnings = (*warnings_of(opened), *plan.warnings, *behind_note(behind))
     planned = Conversion(plan, None, None, None, warnings, left_behind=behind)
     if dry_run:

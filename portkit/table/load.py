@@ -73,6 +73,8 @@ def require_family(tables: Tables, name: str) -> Table:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """What to say about an unknown word: the nearest known one, or all of them."""
     known = sorted(known)
+    if not known:
+        return ""
     close = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
 
