@@ -10,7 +10,7 @@ from portkit.errors import Problem, RefusedError
 from portkit.table.load import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from portkit.checkpoint import Checkpoint
     from portkit.table.slots import Slot
@@ -68,7 +68,8 @@ def account(
     rest = [n for n in rest if n not in dropped]
     tied |= {n: anatomy.stored[to] for n in rest if (to := _tied_to(slots, _logical(source, n)))}
     rest = [n for n in rest if n not in tied]
-    kept = [_kept_or_refused(source, n, keep=keep, no_pooler=no_pooler) for n in rest]
+    inner = _inner(source)
+    kept = [_kept_or_refused(source, n, inner, keep=keep, no_pooler=no_pooler) for n in rest]
     problems = [k for k in kept if isinstance(k, Problem)]
     if problems:
         raise RefusedError("tensors of the source have no place in the target", problems)
@@ -86,12 +87,14 @@ def _tied_to(slots: Mapping[str, Slot], logical: str | None) -> str:
     return slot.place.tied if slot else ""
 
 
-def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool, no_pooler: str) -> Kept | Problem:
+def _kept_or_refused(
+    source: Checkpoint, stored: str, inner: Collection[str], *, keep: bool, no_pooler: str
+) -> Kept | Problem:
     logical = _logical(source, stored)
     if logical is not None:
         reason = no_pooler if logical.startswith("pooler.") else ""
         return Kept(stored, reason or f"the target has no place for {logical}")
-    if _changes_function(source, stored):
+    if _changes_function(source, stored, inner):
         hint = (
             f"--drop {stored!r} reads the rest as a plain {source.anatomy.table.family}, which is then another function"
         )
@@ -102,10 +105,14 @@ def _kept_or_refused(source: Checkpoint, stored: str, *, keep: bool, no_pooler: 
     return Problem(stored, UNEXPLAINED, hint=hint)
 
 
-def _changes_function(source: Checkpoint, stored: str) -> bool:
-    """Whether an unexplained tensor lies inside the embeddings or the encoder, where it takes part in the function."""
+def _inner(source: Checkpoint) -> set[str]:
+    """The modules of the backbone: `embeddings`, `encoder`."""
     slots = source.anatomy.slots.values()
-    inner = {s.name.removeprefix(source.anatomy.prefix).partition(".")[0] for s in slots if s.row.group == "backbone"}
+    return {s.name.removeprefix(source.anatomy.prefix).partition(".")[0] for s in slots if s.row.group == "backbone"}
+
+
+def _changes_function(source: Checkpoint, stored: str, inner: Collection[str]) -> bool:
+    """Whether an unexplained tensor lies inside the embeddings or the encoder, where it takes part in the function."""
     clean = stored
     for part in (*source.anatomy.removed, source.anatomy.prefix):
         clean = clean.replace(part, "", 1) if part else clean

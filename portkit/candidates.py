@@ -101,10 +101,14 @@ def _anchor(table: Table, layout: str) -> str:
 
 
 def _count_layers(table: Table, layout: str, found: Unwrapped) -> int:
-    """One more than the highest layer number among the names."""
+    """One more than the highest layer number among the names.
+
+    A number far beyond the layers that are there is no layer: nothing is built for it, and no row explains it.
+    """
     row = next((r for r in table.rows if "{i}" in r.name), None)
     if row is None:
         return 0
     template = next(iter(row.places[layout].values())).name.partition("{i}")[0]
-    pattern = re.compile(re.escape(found.prefix + template) + r"(\d{1,5})\.")
-    return max((int(m[1]) + 1 for n in found.clean if (m := pattern.match(n))), default=0)
+    pattern = re.compile(re.escape(found.prefix + template) + r"([0-9]{1,3})\.")
+    numbers = {int(m[1]) for n in found.clean if (m := pattern.match(n))}
+    return min(max(numbers, default=-1) + 1, 2 * len(numbers))

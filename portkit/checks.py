@@ -44,10 +44,15 @@ def sizes_or_problems(anatomy: Anatomy, config: Config, where: str) -> tuple[dic
 
 def config_problems(anatomy: Anatomy, config: Config, where: str) -> list[Problem]:
     """Contradictions between the config and the names."""
-    said = config["num_hidden_layers"]
-    if said == anatomy.layers:
-        return []
-    return [Problem(f"{where} num_hidden_layers", "contradicts the weights", str(said), f"{anatomy.layers} layers")]
+    problems = []
+    said, found = config["num_hidden_layers"], f"{anatomy.layers} layers"
+    if said != anatomy.layers:
+        problems.append(Problem(f"{where} num_hidden_layers", "contradicts the weights", str(said), found))
+    pad, words = config.values.get("pad_token_id"), config.values.get("vocab_size")
+    if isinstance(pad, int) and isinstance(words, int) and not 0 <= pad < words:
+        expected = f"0 to {words - 1}"
+        problems.append(Problem(f"{where} pad_token_id", "is no row of the word table", expected, str(pad)))
+    return problems
 
 
 def shape_problems(

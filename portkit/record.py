@@ -55,7 +55,7 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
 def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     """What a reader should know before trusting the checkpoint."""
     config, facts = checkpoint.config, checkpoint.facts
-    found = list(checkpoint.folder.notes)
+    found = [*checkpoint.folder.notes, *config.notes]
     functional = [n for n in config.defaulted if checkpoint.anatomy.table.config[n].use == "function"]
     found += [
         f"{n} is not in the config; the default of the family's class, {config[n]!r}, is assumed" for n in functional

@@ -33,8 +33,12 @@ class OutputFile:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write as transformers does: two spaces, sorted keys, one newline at the end."""
-    path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Write as transformers does: two spaces, sorted keys, one newline at the end.
+
+    Half a surrogate pair, which JSON can name and UTF-8 cannot hold, stays the escape that it was.
+    """
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def label_fields(model: Model) -> dict[str, Any]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import os
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats import open_container
 from portkit.formats.sharded import NUMBERED
+from portkit.formats.source import file_source, system_errors
+from portkit.formats.strict_json import parse_object
 from portkit.layouts.files import left_behind, travelling
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -28,6 +32,7 @@ _UNREAD = {
     "model.onnx": "ONNX",
     "rust_model.ot": "rust-bert",
     "model.weights.h5": "Keras",
+    "__0_0.distcp": "torch.distributed.checkpoint",
 }
 
 
@@ -65,13 +70,14 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
 
     Raises UnreadableError: no such path, no weights, two sets of weights, no config, or anything unreadable.
     """
-    if not path.exists():
-        raise unreadable(path, "no such file or folder")
+    with system_errors(path):
+        if not path.exists():
+            raise unreadable(path, "no such file or folder")
     folder = path if path.is_dir() else path.parent
-    weights = path if path.is_file() else _find_weights(folder, tables)
+    weights = _find_weights(folder, tables) if path.is_dir() else _named(path)
     container = open_container(weights)
     config_path = config or folder / "config.json"
-    if not config_path.exists():
+    if config is None and not os.path.lexists(config_path):
         raise unreadable(
             config_path,
             "no config.json beside the weights",
@@ -92,29 +98,35 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of bounded size. Raises UnreadableError."""
-    try:
-        if path.stat().st_size > _MAX_JSON:
-            size = f"{path.stat().st_size} bytes"
-            raise unreadable(path, "too large for a config", expected=f"at most {_MAX_JSON} bytes", found=size)
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise unreadable(path, "not a JSON file", found=str(e)) from e
-    except OSError as e:
-        raise unreadable(path, "cannot be read", found=str(e.strerror)) from e
-    if not isinstance(value, dict):
-        raise unreadable(path, "not a JSON object", expected="{…}", found=type(value).__name__)
-    return value
+    source = file_source(path)
+    if source.size > _MAX_JSON:
+        found = f"{source.size} bytes"
+        raise unreadable(path, "too large for a config", expected=f"at most {_MAX_JSON} bytes", found=found)
+    return parse_object(source.read(0, source.size).removeprefix(BOM_UTF8), path, "the file")
+
+
+def _named(path: Path) -> Path:
+    """A weight file that was named. Raises UnreadableError for one of several shards, which is no model."""
+    if shard := _of_several(path):
+        hint = f"name the folder, or the index in it: {path.parent / (shard['stem'] + shard['suffix'] + '.index.json')}"
+        raise unreadable(path, f"one of {int(shard['count'])} shards of a model", hint=hint)
+    return path
+
+
+def _of_several(path: Path) -> re.Match[str] | None:
+    match = NUMBERED.fullmatch(path.name)
+    return match if match and int(match["count"]) > 1 else None
 
 
 def _find_weights(folder: Path, tables: Tables) -> Path:
     usual = dict.fromkeys(name for n in tables.layouts for name in tables.storages[n].weights)
-    found = [folder / name for name in usual if (folder / name).exists()] or _unusual(folder)
+    found = [folder / name for name in usual if os.path.lexists(folder / name)] or _unusual(folder)
+    if shards := [p for p in found if _of_several(p)]:
+        raise _no_index(folder, shards)
     if len(found) == 1:
         return found[0]
     if not found:
         raise _no_weights(folder, tuple(usual))
-    if all(NUMBERED.fullmatch(p.name) for p in found):
-        raise _no_index(folder, found)
     names = ", ".join(p.name for p in found)
     hint = f"name the one to read, as in {found[0]}"
     raise UnreadableError(
@@ -135,7 +147,7 @@ def _unusual(folder: Path) -> list[Path]:
 def _no_index(folder: Path, shards: list[Path]) -> UnreadableError:
     suffix = shards[0].suffix
     hint = f"download *{suffix}.index.json too, or save the model again: it says which tensor lies in which file"
-    found = f"{len(shards)} files such as {shards[0].name}"
+    found = ", ".join(p.name for p in shards[:2]) + (", …" if len(shards) > 2 else "")
     return unreadable(folder, "shards without their index", expected=f"*{suffix}.index.json", found=found, hint=hint)
 
 
