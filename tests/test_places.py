@@ -93,8 +93,14 @@ def test_permissions(tmp_path):
     assert "Permission denied" in said(("inspect", folder), (3,))
     (folder / "model.safetensors").chmod(0o600)
     (tmp_path / "closed").mkdir(mode=0o500)
-    text = said(("convert", folder, tmp_path / "closed" / "out", "--to", "burn", "--verify", "none"), (3,))
-    assert "Permission denied" in text
+    (folder / "vocab.txt").touch(mode=0)
+    for out in ("closed/out", "out"):
+        text = said(("convert", folder, tmp_path / out, "--to", "burn", "--verify", "none"), (3,))
+        assert "Permission denied" in text
+    assert "vocab.txt: the file cannot be read" in text
+    folder.chmod(0o300)
+    assert "Permission denied" in said(("convert", folder, tmp_path / "out", "--to", "burn"), (3,))
+    folder.chmod(0o700)
 
 
 @pytest.mark.parametrize(

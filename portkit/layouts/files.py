@@ -8,6 +8,8 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from portkit.formats.source import system_errors
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
@@ -56,7 +58,8 @@ def label_fields(model: Model) -> dict[str, Any]:
 
 def travelling(source: Path) -> tuple[str, ...]:
     """The names of what travels unchanged, of that which is there."""
-    return tuple(name for name in TRAVEL if (source / name).is_file())
+    with system_errors(source):
+        return tuple(name for name in TRAVEL if (source / name).is_file())
 
 
 def copy_files(source: Path, target: Path) -> tuple[str, ...]:
@@ -64,7 +67,10 @@ def copy_files(source: Path, target: Path) -> tuple[str, ...]:
     there = travelling(source)
     for name in there:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / name, target / name)
+        with system_errors(source / name):
+            reader = (source / name).open("rb")
+        with reader, (target / name).open("wb") as writer:
+            shutil.copyfileobj(reader, writer)
     return there
 
 
@@ -93,6 +99,6 @@ def output_files(folder: Path, copied: tuple[str, ...]) -> tuple[OutputFile, ...
 
 def hashed(folder: Path, name: str, how: str) -> OutputFile:
     """One file, read for its hash."""
-    with (folder / name).open("rb") as file:
+    with system_errors(folder / name), (folder / name).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return OutputFile(name, how, file.tell(), digest)

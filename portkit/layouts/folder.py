@@ -61,8 +61,9 @@ class Folder:
     def left_behind(self) -> tuple[str, ...]:
         """The names of all files and folders beside the weights that were not read and do not travel."""
         read = {self.weights.name, RECORD, RESIDUE, *(t.file for t in self.container.tensors.values())}
-        own = self.config_path.parent.samefile(self.home)
-        return left_behind(self.home, {*read, *travelling(self.home), *([self.config_path.name] if own else [])})
+        with system_errors(self.home):
+            own = [self.config_path.name] if self.config_path.parent.samefile(self.home) else []
+            return left_behind(self.home, {*read, *own, *travelling(self.home)})
 
 
 def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folder:
@@ -74,7 +75,8 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
         if not path.exists():
             raise unreadable(path, "no such file or folder")
     folder = path if path.is_dir() else path.parent
-    weights = _find_weights(folder, tables) if path.is_dir() else _named(path)
+    with system_errors(folder):
+        weights = _find_weights(folder, tables) if path.is_dir() else _named(path)
     container = open_container(weights)
     config_path = config or folder / "config.json"
     if config is None and not os.path.lexists(config_path):
