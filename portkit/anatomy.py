@@ -64,7 +64,7 @@ def identify(
         raise _nothing_fits(names, config, candidates, layouts, tables, wanted)
     best = max(c.rank for c in fitting)
     finalists = [c for c in fitting if c.rank == best]
-    chosen, why = _decide(finalists, config)
+    chosen, why = _decide(finalists, config, wanted.task, told=bool(evidence))
     _check_architecture(chosen, candidates, config, wanted)
     return _anatomy(chosen, (*evidence, *why))
 
@@ -102,26 +102,33 @@ def _classes(config: Mapping[str, Any]) -> set[str]:
     return {c for c in (named if isinstance(named, list) else [named]) if isinstance(c, str)}
 
 
-def _decide(finalists: list[Candidate], config: Mapping[str, Any]) -> tuple[Candidate, tuple[str, ...]]:
-    """Choose among candidates that explain the names equally well."""
+def _decide(
+    finalists: list[Candidate], config: Mapping[str, Any], task: str | None, *, told: bool
+) -> tuple[Candidate, tuple[str, ...]]:
+    """Choose among candidates that explain the names equally well; `told` says that the family is known already."""
     classes = _classes(config)
     by_class = [c for c in finalists if classes & set(c.task.classes.values())]
     finalists = by_class or finalists
-    families = {c.table.family for c in finalists}
-    why: tuple[str, ...] = ("task: architectures in config.json, among those that the names allow",) if by_class else ()
-    if len(families) > 1:
-        finalists, evidence = _by_looks(finalists, config)
-        why += evidence
-    chosen = finalists[0]
-    others = sorted({c.task.name for c in finalists[1:]} - {chosen.task.name})
-    if others and not by_class:
-        why += (f"task {chosen.task.name}: the names would fit {' and '.join(others)} too; --task decides",)
-    return chosen, why or (f"task {chosen.task.name}: the only one that the names fit",)
+    why: tuple[str, ...] = ()
+    if len({c.table.family for c in finalists}) > 1:
+        finalists, why = _by_looks(finalists, config)
+    elif not told:
+        why = (f"family {finalists[0].table.family}: the only one that the names fit",)
+    others = sorted({c.task.name for c in finalists[1:]} - {finalists[0].task.name})
+    reason = "the only one that the names fit"
+    if task:
+        reason = "given"
+    elif by_class:
+        reason = "named by architectures in config.json, and the names fit"
+    elif others:
+        reason = f"the names would fit {' and '.join(others)} too; --task decides"
+    return finalists[0], (*why, f"task {finalists[0].task.name}: {reason}")
 
 
 def _by_looks(finalists: list[Candidate], config: Mapping[str, Any]) -> tuple[list[Candidate], tuple[str, ...]]:
     """Tell families with the same names apart: by the prefix, else by what their configs usually say."""
     prefixed = [c for c in finalists if c.names.prefix and c.names.prefix == c.table.layouts[c.storage.name].prefix]
+    prefixed.sort(key=lambda c: c.names.prefix != f"{c.table.family}.")  # the one that gave the others its prefix
     named = prefixed or [c for c in finalists if _looks_like(c.table, config)]
     families = list(dict.fromkeys(c.table.family for c in named))
     if not families or (len(families) > 1 and not prefixed):
@@ -131,17 +138,22 @@ def _by_looks(finalists: list[Candidate], config: Mapping[str, Any]) -> tuple[li
             "the family cannot be told",
             [Problem("config.json", "no model_type, and the names fit several families", found=names, hint=hint)],
         )
-    how = (
-        f"prefix {prefixed[0].names.prefix!r}"
-        if prefixed
-        else "no model_type; what the config says of " + ", ".join(named[0].table.looks_like)
-    )
+    if prefixed:
+        also = f", as {' and '.join(sorted(families[1:]))} have; --family decides" if families[1:] else ""
+        how = f"names start with {prefixed[0].names.prefix!r}{also}"
+    else:
+        usual = ", ".join(f"{k} {v}" for k, v in _said(named[0].table, config).items())
+        how = f"no model_type in config.json, but {usual} is usual for it"
     return [c for c in named if c.table.family == families[0]], (f"family {families[0]}: {how}",)
 
 
 def _looks_like(table: Table, config: Mapping[str, Any]) -> bool:
-    said = {k: config[k] for k in table.looks_like if config.get(k) is not None}
+    said = _said(table, config)
     return bool(said) and table.looks_like == {**table.looks_like, **said}
+
+
+def _said(table: Table, config: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: config[k] for k in table.looks_like if config.get(k) is not None}
 
 
 def _check_architecture(

@@ -21,7 +21,6 @@ _LINES = 100  # of one kind, in a report
 def render_inspection(found: dict[str, Any]) -> str:
     """What `describe` found, for a reader."""
     pooler, head, facts = found["pooler"], found["head"], found["facts"]
-    style = f"{head['style']} style, {head['activation']}" if head["style"] else "no pooled head"
     labels = f", {head['labels']} labels" if head["labels"] else ""
     lines = [
         f"{found['path']}: {found['family']}, {found['task']}",
@@ -34,17 +33,25 @@ def render_inspection(found: dict[str, Any]) -> str:
                 ("class", found["class"]),
                 ("dialect", found["dialect"] or ""),
                 ("evidence", "; ".join(found["evidence"])),
-                ("taken off", ", ".join(found["removed"])),
+                ("taken off", ", ".join(found["removed"]) + " in front of names or within" if found["removed"] else ""),
                 ("pooler", _pooler(pooler)),
-                ("head", f"{style}{labels}"),
+                ("head", f"{_head(head)}{labels}"),
                 ("sizes", _sizes(facts)),
                 ("function", _function(facts)),
             ]
         ),
         *_listed("unexplained", found["unexplained"]),
+        *_rows([("", "to convert, --drop or --residue says what becomes of them" if found["unexplained"] else "")]),
         *(f"  warning      {text}" for text in found["warnings"]),
     ]
     return _text(lines)
+
+
+def _head(head: dict[str, Any]) -> str:
+    if head["style"]:
+        return f"{head['style']} style, {head['activation']}"
+    reads = {"optional": "none", "unread": f"{head['task']}, reads no pooler"}
+    return reads.get(head["pooler"], f"{head['task']}, reads the pooler")
 
 
 def _pooler(pooler: dict[str, Any]) -> str:

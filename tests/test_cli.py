@@ -73,7 +73,13 @@ def test_inspect_says_what_the_checkpoint_is(source):
 def test_inspect_as_json(source):
     found = json.loads(run("inspect", source, "--json"))
     assert (found["layout"], found["family"], found["task"]) == ("hf", "bert", "sequence_classification")
-    assert found["head"] == {"task": "sequence_classification", "style": "bert", "activation": "tanh", "labels": 5}
+    assert found["head"] == {
+        "task": "sequence_classification",
+        "style": "bert",
+        "activation": "tanh",
+        "labels": 5,
+        "pooler": "read",
+    }
     assert (found["facts"]["usable_length"], found["unexplained"]) == (37, [])
 
 
