@@ -10,7 +10,7 @@ from portkit.errors import Problem, RefusedError
 from portkit.table.load import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from portkit.checkpoint import Checkpoint
     from portkit.table.slots import Slot
@@ -89,7 +89,8 @@ def account(
     tied |= {n: anatomy.stored[to] for n in rest if (to := _tied_to(slots, _logical(source, n)))}
     rest = [n for n in rest if n not in tied]
     dropped |= {n: why for n in rest if (why := needless.get(_logical(source, n) or ""))}
-    kept = [_kept_or_refused(source, n, used, keep is True, no_pooler) for n in rest if n not in dropped]
+    inner = backbone_words(source)
+    kept = [_kept_or_refused(source, n, used, inner, keep is True, no_pooler) for n in rest if n not in dropped]
     problems = [k for k in kept if isinstance(k, Problem)]
     if problems:
         raise RefusedError("tensors of the source have no place in the target", problems)
@@ -114,6 +115,7 @@ def _kept_or_refused(
     source: Checkpoint,
     stored: str,
     used: Sequence[Used],
+    inner: Collection[str],
     keep: bool,
     no_pooler: str,
 ) -> Kept | Problem:
@@ -122,7 +124,7 @@ def _kept_or_refused(
         into = next((u.logical for u in used if u.absorbs == logical), "")
         reason = f"folded into {into}" if into else (no_pooler if logical.startswith("pooler.") else "")
         return Kept(stored, reason or f"the target has no place for {logical}", logical=logical)
-    if changes_function(source, stored):
+    if changes_function(source, stored, inner):
         hint = (
             f"--drop {stored!r} reads the rest as a plain {source.anatomy.table.family}, which is then another function"
         )
@@ -133,14 +135,27 @@ def _kept_or_refused(
     return Problem(stored, UNEXPLAINED, hint=hint)
 
 
-def changes_function(source: Checkpoint, stored: str) -> bool:
-    """Whether an unexplained tensor lies inside the embeddings or the encoder, where it takes part in the function."""
-    slots = source.anatomy.slots.values()
-    inner = {s.name.removeprefix(source.anatomy.prefix).partition(".")[0] for s in slots if s.row.group == "backbone"}
-    clean = stored
-    for part in (*source.anatomy.removed, source.anatomy.prefix):
+def backbone_words(source: Checkpoint) -> set[str]:
+    """The first words of the backbone's names: `embeddings` and `encoder`, or Keras' `layers`."""
+    slots, word = source.anatomy.slots.values(), _separator(source)
+    inner = (s.name.removeprefix(source.anatomy.prefix) for s in slots if s.row.group == "backbone" and s.name)
+    return {name.partition(word)[0] for name in inner}
+
+
+def _separator(source: Checkpoint) -> str:
+    return source.tables.storages[source.anatomy.layout].separator
+
+
+def changes_function(source: Checkpoint, stored: str, inner: Collection[str]) -> bool:
+    """Whether an unexplained tensor lies inside the embeddings or the encoder, where it takes part in the function.
+
+    `inner` are the `backbone_words`.
+    """
+    prefix, clean = source.anatomy.prefix, stored
+    for part in (*source.anatomy.removed, prefix):
         clean = clean.replace(part, "", 1) if part else clean
-    return clean.partition(".")[0] in inner
+    outside = source.tables.storages[source.anatomy.layout].always_prefixed and not stored.startswith(prefix)
+    return not outside and clean.partition(_separator(source))[0] in inner
 
 
 def _pattern(stored: str) -> str:

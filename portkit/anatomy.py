@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from portkit.candidates import BACKBONE, Candidate, Wanted, candidates_for
-from portkit.errors import Problem, UnknownModelError, UsageError
+from portkit.errors import Problem, UnknownModelError
 from portkit.names import check_form
 from portkit.table.load import suggestion
 
@@ -53,31 +53,24 @@ def identify(
     `formats` is the format of the file. Raises UnknownModelError: nothing fits, two things fit, or the config names
     another model than the names show.
     """
-    _check_words(tables, wanted)
     layouts = [n for n in tables.layouts if formats in tables.storages[n].formats]
     for layout in layouts:
         check_form(names, tables.storages[layout].wrappers.undo)
     families, evidence = _families(config, layouts, tables, wanted)
     candidates = list(candidates_for(names, layouts, families, tables, wanted))
+    if not candidates:
+        raise _no_such_task(families, wanted)
     fitting = [c for c in candidates if not c.missing and wanted.layout in (None, c.storage.name)]
     if not fitting:
         raise _nothing_fits(names, config, candidates, layouts, tables, wanted)
     best = max(c.rank for c in fitting)
     finalists = [c for c in fitting if c.rank == best]
-    chosen, why = _decide(finalists, config)
+    chosen, why = _decide(finalists, config, wanted.task, told=bool(evidence))
     _check_architecture(chosen, candidates, config, wanted)
     anatomy = _anatomy(chosen, (*evidence, *why))
     if wanted.task != BACKBONE or not anatomy.unexplained:
         return anatomy
     return replace(anatomy, whole=_whole(names, config, chosen, tables, replace(wanted, task=None)))
-
-
-def _check_words(tables: Tables, wanted: Wanted) -> None:
-    tasks = {BACKBONE, *(t for table in tables.families.values() for t in table.tasks)}
-    for where, word, known in (("--task", wanted.task, tasks), ("--from", wanted.layout, set(tables.layouts))):
-        if word is not None and word not in known:
-            problem = Problem(where, f"{word!r} is none", hint=suggestion(word, known))
-            raise UsageError("unknown choice", [problem])
 
 
 def _whole(
@@ -87,14 +80,15 @@ def _whole(
     every = candidates_for(names, [chosen.storage.name], [chosen.table], tables, wanted)
     fitting = [c for c in every if not c.missing and len(c.filled) > len(chosen.filled) and not c.task.bare]
     best = max((c.rank for c in fitting), default=None)
-    return _anatomy(_decide([c for c in fitting if c.rank == best], config)[0], ()) if fitting else None
+    finalists = [c for c in fitting if c.rank == best]
+    return _anatomy(_decide(finalists, config, None, told=True)[0], ()) if finalists else None
 
 
 def _families(
     config: Mapping[str, Any], layouts: list[str], tables: Tables, wanted: Wanted
 ) -> tuple[list[Table], tuple[str, ...]]:
     known = tables.families
-    if wanted.family:
+    if wanted.family is not None:
         if wanted.family not in known:
             raise UnknownModelError(
                 "unknown family",
@@ -110,33 +104,46 @@ def _families(
                 [Problem("config.json model_type", f"{model_type!r} has no table", hint=hint)],
             )
         return named, (f"family {named[0].family}: model_type in config.json",)
-    classes = set(config.get("architectures") or ())
+    classes = _classes(config)
     named = [t for t in known.values() if any(c in classes for k in t.tasks.values() for c in k.classes.values())]
     if named:
         return named, (f"family {named[0].family}: architectures in config.json",)
     return list(known.values()), ()
 
 
-def _decide(finalists: list[Candidate], config: Mapping[str, Any]) -> tuple[Candidate, tuple[str, ...]]:
-    """Choose among candidates that explain the names equally well."""
-    classes = set(config.get("architectures") or ())
+def _classes(config: Mapping[str, Any]) -> set[str]:
+    """The classes that config.json names; it is a stranger's, so they may be anything."""
+    named = config.get("architectures")
+    return {c for c in (named if isinstance(named, list) else [named]) if isinstance(c, str)}
+
+
+def _decide(
+    finalists: list[Candidate], config: Mapping[str, Any], task: str | None, *, told: bool
+) -> tuple[Candidate, tuple[str, ...]]:
+    """Choose among candidates that explain the names equally well; `told` says that the family is known already."""
+    classes = _classes(config)
     by_class = [c for c in finalists if classes & set(c.task.classes.values())]
     finalists = by_class or finalists
-    families = {c.table.family for c in finalists}
-    why: tuple[str, ...] = ("task: architectures in config.json, among those that the names allow",) if by_class else ()
-    if len(families) > 1:
-        finalists, evidence = _by_looks(finalists, config)
-        why += evidence
-    chosen = finalists[0]
-    others = sorted({c.task.name for c in finalists[1:]} - {chosen.task.name})
-    if others and not by_class:
-        why += (f"task {chosen.task.name}: the names would fit {' and '.join(others)} too; --task decides",)
-    return chosen, why or (f"task {chosen.task.name}: the only one that the names fit",)
+    why: tuple[str, ...] = ()
+    if len({c.table.family for c in finalists}) > 1:
+        finalists, why = _by_looks(finalists, config)
+    elif not told:
+        why = (f"family {finalists[0].table.family}: the only one that the names fit",)
+    others = sorted({c.task.name for c in finalists[1:]} - {finalists[0].task.name})
+    reason = "the only one that the names fit"
+    if task:
+        reason = "given"
+    elif by_class:
+        reason = "named by architectures in config.json, and the names fit"
+    elif others:
+        reason = f"the names would fit {' and '.join(others)} too; --task decides"
+    return finalists[0], (*why, f"task {finalists[0].task.name}: {reason}")
 
 
 def _by_looks(finalists: list[Candidate], config: Mapping[str, Any]) -> tuple[list[Candidate], tuple[str, ...]]:
     """Tell families with the same names apart: by the prefix, else by what their configs usually say."""
     prefixed = [c for c in finalists if c.names.prefix and c.names.prefix == c.table.layouts[c.storage.name].prefix]
+    prefixed.sort(key=lambda c: c.names.prefix != f"{c.table.family}.")  # the one that gave the others its prefix
     named = prefixed or [c for c in finalists if _looks_like(c.table, config)]
     families = list(dict.fromkeys(c.table.family for c in named))
     if not families or (len(families) > 1 and not prefixed):
@@ -146,24 +153,29 @@ def _by_looks(finalists: list[Candidate], config: Mapping[str, Any]) -> tuple[li
             "the family cannot be told",
             [Problem("config.json", "no model_type, and the names fit several families", found=names, hint=hint)],
         )
-    how = (
-        f"prefix {prefixed[0].names.prefix!r}"
-        if prefixed
-        else "no model_type; what the config says of " + ", ".join(named[0].table.looks_like)
-    )
+    if prefixed:
+        also = f", as {' and '.join(sorted(families[1:]))} have; --family decides" if families[1:] else ""
+        how = f"names start with {prefixed[0].names.prefix!r}{also}"
+    else:
+        usual = ", ".join(f"{k} {v}" for k, v in _said(named[0].table, config).items())
+        how = f"no model_type in config.json, but {usual} is usual for it"
     return [c for c in named if c.table.family == families[0]], (f"family {families[0]}: {how}",)
 
 
 def _looks_like(table: Table, config: Mapping[str, Any]) -> bool:
-    said = {k: config[k] for k in table.looks_like if config.get(k) is not None}
+    said = _said(table, config)
     return bool(said) and table.looks_like == {**table.looks_like, **said}
+
+
+def _said(table: Table, config: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: config[k] for k in table.looks_like if config.get(k) is not None}
 
 
 def _check_architecture(
     chosen: Candidate, candidates: list[Candidate], config: Mapping[str, Any], wanted: Wanted
 ) -> None:
     """Refuse a head that config.json names and the file lacks, unless it is a bare model or the user said so."""
-    classes = set(config.get("architectures") or ())
+    classes = _classes(config)
     if wanted.task or chosen.task.bare or not classes or classes & set(chosen.task.classes.values()):
         return
     named = [
@@ -183,6 +195,13 @@ def _check_architecture(
                 for n in named[0].missing[:_SHOWN]
             ],
         )
+
+
+def _no_such_task(families: list[Table], wanted: Wanted) -> UnknownModelError:
+    known = dict.fromkeys(name for table in families for name in table.tasks)
+    names = ", ".join(sorted(table.family for table in families))
+    problem = Problem("--task", f"{names} has no task {wanted.task!r}", hint=suggestion(str(wanted.task), known))
+    return UnknownModelError("unknown task", [problem])
 
 
 def _nothing_fits(
@@ -214,9 +233,6 @@ def _nothing_fits(
         )
         if not c.missing
     ]
-    if not candidates:
-        found = f"{' and '.join(layouts)} {'has' if len(layouts) == 1 else 'have'} no class for {wanted.task}"
-        return UnknownModelError("no model fits the names", [Problem("--task", found, hint="leave --task out")])
     best = max(candidates, key=lambda c: (len(c.filled) - len(c.missing), c.rank))  # not the one that asks for least
     problems = [Problem(n, "missing", hint="") for n in best.missing[:_SHOWN]]
     if strangers and wanted.task is None:
@@ -232,7 +248,7 @@ def _nothing_fits(
             )
         ]
     elif len(best.missing) > _SHOWN:
-        problems.append(Problem("", f"and {len(best.missing) - _SHOWN} more"))
+        problems.append(Problem(f"… and {len(best.missing) - _SHOWN} more", "missing"))
     return UnknownModelError(
         f"no model fits the names; nearest is {best.table.family}, task {best.task.name}", problems
     )

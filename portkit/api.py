@@ -16,7 +16,7 @@ from portkit.layouts.files import OutputFile, copy_files, hashed, output_files, 
 from portkit.layouts.folder import RECORD, RESIDUE
 from portkit.layouts.registry import LAYOUTS, layout_of
 from portkit.moves import Options
-from portkit.output import new_folder
+from portkit.output import check_apart, new_folder
 from portkit.plan import Plan, make_plan
 from portkit.record import behind_note, make_record, warnings_of
 from portkit.table.load import suggestion
@@ -103,10 +103,13 @@ def convert(
     Raises PortkitError.
     """
     _check_choices(to, verify, force=force, keep_failed=keep_failed)
+    if max_shard_size < 1:
+        raise UsageError("no such size", [Problem("--max-shard-size", "must be above 0", found=str(max_shard_size))])
     opening = open_with or {}
     opened = open_checkpoint(source, **opening)
-    plan = make_plan(opened, Options(to=to, **options))
     home, behind = opened.folder.home, opened.folder.left_behind()
+    check_apart(home, Path(target), behind)
+    plan = make_plan(opened, Options(to=to, **options))
     warnings = (*warnings_of(opened), *plan.warnings, *behind_note(behind))
     planned = Conversion(plan, None, None, warnings, left_behind=behind)
     if dry_run:

@@ -108,12 +108,16 @@ def anchor(table: Table, storage: Storage) -> str:
 
 
 def _count_layers(table: Table, storage: Storage, found: Unwrapped) -> int:
-    """One more than the highest layer number among the names."""
+    """One more than the highest layer number among the names.
+
+    A number far beyond the layers that are there is no layer: nothing is built for it, and no row explains it.
+    """
     row = next((r for r in table.rows if "{i}" in r.name and storage.name in r.places), None)
     if row is None:
         return 0
     template = next(iter(row.places[storage.name].values())).name.partition("{i}")[0]
-    number = re.escape(storage.numbering).replace(r"\{i\}", r"(\d{1,5})")
-    number = f"(?:{number})?" if number else r"(\d{1,5})"
+    number = re.escape(storage.numbering).replace(r"\{i\}", "([0-9]{1,3})")
+    number = f"(?:{number})?" if number else "([0-9]{1,3})"
     pattern = re.compile(re.escape(found.prefix + template) + number + re.escape(storage.separator))
-    return max((int(m[1] or 0) + 1 for n in found.clean if (m := pattern.match(n))), default=0)
+    numbers = {int(m[1] or 0) for n in found.clean if (m := pattern.match(n))}
+    return min(max(numbers, default=-1) + 1, 2 * len(numbers))

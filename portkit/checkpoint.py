@@ -14,7 +14,7 @@ from portkit.candidates import Wanted
 from portkit.checks import dtype_problems, label_count, twin_problems
 from portkit.config import Config, read_config
 from portkit.dense import dense
-from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError
+from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError, UsageError
 from portkit.facts import Facts
 from portkit.fold import unfolded
 from portkit.layouts.folder import Folder, open_folder
@@ -23,7 +23,7 @@ from portkit.memory import without_field
 from portkit.sizes import inferred_fields, sizes_or_problems
 from portkit.spare import Spare, spare_of
 from portkit.table.expr import evaluate
-from portkit.table.load import load_tables
+from portkit.table.load import load_tables, suggestion
 from portkit.table.schema import Place
 from portkit.table.slots import Slot, expand, logical_axes
 from portkit.tensors import Array, LazyTensor, TensorSpec, in_memory
@@ -131,9 +131,13 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Open a folder or weight file of any layout.
 
-    Raises UnreadableError, UnknownModelError, or RefusedError where the config contradicts the weights.
+    Raises UsageError for an unknown layout, UnreadableError, UnknownModelError, or RefusedError where the config
+    contradicts the weights.
     """
     tables = load_tables(mappings)
+    if layout is not None and layout not in tables.layouts:
+        problem = Problem("--from", f"{layout!r} is no layout", hint=suggestion(layout, tables.layouts))
+        raise UsageError("unknown choice", [problem])
     folder = open_folder(Path(path), tables, config)
     names = tuple(folder.container.tensors)
     if not names:

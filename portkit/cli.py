@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,9 @@ class _Group(click.Group):
 @click.version_option(__version__, prog_name="portkit")
 def main() -> None:
     """Port checkpoints of BERT-like encoders between frameworks, and prove that they compute the same."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no "…" shows its escape
+            stream.reconfigure(errors="backslashreplace")
 
 
 main.add_command(explain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from portkit.table.schema import ConfigField, LayoutFacts, Table
 
 Json = Mapping[str, Any]
+_EXPECTED = {int: "a whole number", float: "a number from 0 on", bool: "true or false", str: "a word"}
+_UNUSED_LABELS = "id2label does not give the labels 0, 1, 2, … a name each: its names are not used"
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,9 @@ def read_config(
     if not problems:
         values |= {n: values[n] + evaluate(e.less[layout], values) for n, e in table.config.items() if layout in e.less}
     problems += _required(table.layouts[layout], raw, where)
-    return Config(values, tuple(defaulted), label_names(raw))
+    labels = label_names(raw)
+    unused = raw.get("id2label") is not None and labels is None
+    return Config(values, tuple(defaulted), labels, (_UNUSED_LABELS,) if unused else ())
 
 
 def config_in(table: Table, layout: str, values: Json) -> dict[str, Any]:
@@ -108,13 +113,20 @@ def _logical_value(table: Table, name: str, layout: str, value: object) -> objec
 def _checked(table: Table, entry: ConfigField, value: object, where: str, problems: list[Problem]) -> object:
     default = table.config[str(entry.default).strip("{}")].default if _is_reference(entry.default) else entry.default
     kind = int if default is None else type(default)
-    expected = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}.get(kind, "a value")
-    fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
-    positive = entry.use != "size" or (fits and int(str(value)) > 0)
-    if not fits or not positive:
-        expected = "a whole number above 0" if entry.use == "size" else expected
+    size = entry.use == "size"
+    if not _fits(kind, value, size=size):
+        expected = "a whole number above 0" if size else _EXPECTED.get(kind, "a value")
         problems.append(Problem(where, "no usable value", expected, "nothing" if value is None else repr(value)))
     return value
+
+
+def _fits(kind: type, value: object, *, size: bool) -> bool:
+    """JSON of strangers: true is no number, and there are NaN, infinity and integers beyond all floats."""
+    if isinstance(value, bool) or kind not in (int, float):
+        return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if kind is float:
+        return isinstance(value, (int, float)) and 0 <= value <= sys.float_info.max
+    return isinstance(value, int) and (value > 0 or not size)
 
 
 def _required(facts: LayoutFacts, raw: Json, where: str) -> list[Problem]:
@@ -126,9 +138,10 @@ def _required(facts: LayoutFacts, raw: Json, where: str) -> list[Problem]:
 
 
 def label_names(raw: Json) -> tuple[str, ...] | None:
-    """The names of the classes in order, where a raw config gives one for each."""
+    """The class names of a raw config in order, where they are plain and numbered 0, 1, 2, …"""
     names = raw.get("id2label")
-    if not isinstance(names, dict) or not all(str(i) in {str(k) for k in names} for i in range(len(names))):
+    if not isinstance(names, dict) or not all(isinstance(n, (str, int, float)) for n in names.values()):
         return None
     by_index = {str(k): str(v) for k, v in names.items()}
-    return tuple(by_index[str(i)] for i in range(len(by_index)))
+    order = [str(i) for i in range(len(names))]
+    return tuple(by_index[i] for i in order) if by_index.keys() == set(order) else None

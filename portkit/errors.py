@@ -27,6 +27,22 @@ _ADVICE = {
     errno.EACCES: "write to a place where you may",
     errno.EPERM: "write to a place where you may",
 }
+_FIELD_CHARS = 600  # of one field of a problem
+_LISTED = 100  # problems that an error's text lists
+
+
+def printable(text: str, most: int = 2000) -> str:
+    """Text for a terminal: one line, nothing that moves the cursor or turns the direction, the middle of long ones out.
+
+    Names come from files of strangers; what is no printable character is written as Python would escape it.
+    """
+    if len(text) > most:
+        text = f"{text[: most * 2 // 3]}…({len(text)} characters)…{text[-most // 4 :]}"
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
 
 
 @dataclass(frozen=True, order=True)
@@ -40,10 +56,12 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        lines = [f"{self.where}: {self.what}" if self.where else self.what]
+        where, what = printable(self.where, _FIELD_CHARS), printable(self.what, _FIELD_CHARS)
+        lines = [f"{where}: {what}" if where else what]
         for label, text in (("expected", self.expected), ("found", self.found), ("hint", self.hint)):
-            if text:
-                lines.append(f"  {label:<9}{text}")
+            first, *rest = text.splitlines() or [""]
+            lines += [f"  {label:<9}{printable(first, _FIELD_CHARS)}"] if text else []
+            lines += [f"  {'':<9}{printable(line, _FIELD_CHARS)}" for line in rest[:_LISTED]]
         return "\n".join(lines)
 
 
@@ -64,7 +82,9 @@ class PortkitError(Exception):
         if not self.problems:
             return self.title
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        return "\n".join([f"{self.title} ({count})", *(f"- {p}".replace("\n", "\n  ") for p in self.problems)])
+        listed = [f"- {p}".replace("\n", "\n  ") for p in self.problems[:_LISTED]]
+        more = len(self.problems) - len(listed)
+        return "\n".join([f"{self.title} ({count})", *listed, *([f"- … and {more} more"] if more else [])])
 
 
 class UsageError(PortkitError):

@@ -10,13 +10,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError, UnwritableError
+from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError, UnwritableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux's renameat2
 _HERE = -100  # AT_FDCWD
+
+
+def check_apart(source: Path, target: Path, others: tuple[str, ...]) -> None:
+    """Raise UsageError for an output that would take away the folder around its source, or where one stands.
+
+    It may take its source's own place unless that loses `others`, the files there that are not copied.
+    """
+    place, home, here = (Path(os.path.realpath(path)) for path in (target, source, Path.cwd()))
+    faults = {
+        "holds the source": place in home.parents,
+        "is, or holds, the folder that you are in": place in (here, *here.parents),
+        f"is the source, and files there are not copied: {', '.join(others[:5])}": place == home and bool(others),
+    }
+    hint = "choose another place for the output"
+    problems = [Problem(str(target), what, hint=hint) for what, wrong in faults.items() if wrong]
+    if problems:
+        raise UsageError("the output would replace a folder in use", problems)
 
 
 @contextmanager
@@ -27,8 +44,8 @@ def new_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
     UnwritableError for what the system says against writing it: the disk is full, a file too large.
     """
     target = Path.cwd() / target
-    _check_target(target, force=force)
     try:
+        _check_target(target, force=force)
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
         partial = Path(tempfile.mkdtemp(prefix=_prefix(target, os.getpid()), dir=target.parent))
@@ -44,7 +61,7 @@ def new_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
     except OSError as e:
         raise _not_written(target, e) from e
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
 
 
 def _check_target(target: Path, *, force: bool) -> None:
@@ -78,6 +95,14 @@ def _publish(partial: Path, target: Path) -> None:
         target.rename(old)
         partial.rename(target)
         shutil.rmtree(old)
+
+
+def _remove(partial: Path) -> None:
+    """What is left under the hidden name: nothing, an unfinished folder, or the old target, which may be a link."""
+    if partial.is_symlink():
+        partial.unlink()
+    else:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _exchange(a: Path, b: Path) -> bool:

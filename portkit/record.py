@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from portkit.verify.pair import Verification
 
 VERSION = 1  # of the record's own form
+_TIES = "tie_word_embeddings"  # decides nothing where the model has nothing that could be tied
 _LISTED, _SHOWN = 1000, 12  # how many names the record and a warning have
 
 
@@ -24,7 +25,7 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
     """What a checkpoint is: layout, format, family, task, pooler, head, facts, and what was seen on the way."""
     anatomy, facts = checkpoint.anatomy, checkpoint.facts
     return {
-        "path": checkpoint.folder.path.name,
+        "path": checkpoint.folder.path.absolute().name,
         "weights": checkpoint.folder.weights.name,
         "layout": anatomy.layout,
         "format": checkpoint.folder.container.format,
@@ -40,6 +41,7 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
             "style": facts.head_style,
             "activation": facts.pooler_act if facts.head_style else None,
             "labels": facts.num_labels,
+            "pooler": anatomy.task.pooler,
         },
         "facts": {
             **asdict(facts),
@@ -56,8 +58,10 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
 def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     """What a reader should know before trusting the checkpoint."""
     config, facts = checkpoint.config, checkpoint.facts
-    found = list(checkpoint.folder.notes)
+    found = [*checkpoint.folder.notes, *config.notes]
     functional = [n for n in config.defaulted if checkpoint.anatomy.table.config[n].use == "function"]
+    if not any(slot.place.tied for slot in checkpoint.anatomy.slots.values()):
+        functional = [n for n in functional if n != _TIES]
     found += [
         f"{n} is not in the config; the default of the family's class, {config[n]!r}, is assumed" for n in functional
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from portkit.errors import printable
 from portkit.record import describe_move
 from portkit.render_proofs import render_proofs
 
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
     from portkit.api import Conversion
     from portkit.table.schema import Table, Tables
 
+_LINES = 100  # of one kind, in a report
+
 
 def render_inspection(found: dict[str, Any]) -> str:
     """What `describe` found, for a reader."""
     pooler, head, facts = found["pooler"], found["head"], found["facts"]
-    style = f"{head['style']} style, {head['activation']}" if head["style"] else "no pooled head"
     labels = f", {head['labels']} labels" if head["labels"] else ""
     lines = [
         f"{found['path']}: {found['family']}, {found['task']}",
@@ -31,17 +33,25 @@ def render_inspection(found: dict[str, Any]) -> str:
                 ("class", found["class"]),
                 ("dialect", found["dialect"] or ""),
                 ("evidence", "; ".join(found["evidence"])),
-                ("taken off", ", ".join(found["removed"])),
+                ("taken off", ", ".join(found["removed"]) + " in front of names or within" if found["removed"] else ""),
                 ("pooler", _pooler(pooler)),
-                ("head", f"{style}{labels}"),
+                ("head", f"{_head(head)}{labels}"),
                 ("sizes", _sizes(facts)),
                 ("function", _function(facts)),
             ]
         ),
-        *(f"  unexplained  {name}" for name in found["unexplained"]),
+        *_listed("unexplained", found["unexplained"]),
+        *_rows([("", "to convert, --drop or --residue says what becomes of them" if found["unexplained"] else "")]),
         *(f"  warning      {text}" for text in found["warnings"]),
     ]
-    return "\n".join(lines)
+    return _text(lines)
+
+
+def _head(head: dict[str, Any]) -> str:
+    if head["style"]:
+        return f"{head['style']} style, {head['activation']}"
+    reads = {"optional": "none", "unread": f"{head['task']}, reads no pooler"}
+    return reads.get(head["pooler"], f"{head['task']}, reads the pooler")
 
 
 def _pooler(pooler: dict[str, Any]) -> str:
@@ -83,15 +93,15 @@ def render_conversion(result: Conversion) -> str:
             ]
         ),
         *(_planned(result) if result.dry_run else []),
-        *(f"  dropped      {name}: {why}" for name, why in plan.dropped.items()),
-        *(f"  kept         {k.name}: {k.reason}" for k in plan.kept),
-        *(f"  carried on   {k.name}: {k.reason}" for k in plan.carried),
-        *(f"  restored     {name}" for name in plan.restored),
+        *_listed("dropped", [f"{name}: {why}" for name, why in plan.dropped.items()]),
+        *_listed("kept", [f"{k.name}: {k.reason}" for k in plan.kept]),
+        *_listed("carried on", [f"{k.name}: {k.reason}" for k in plan.carried]),
+        *_listed("restored", plan.restored),
         *(f"  warning      {text}" for text in result.warnings),
         *(render_proofs(result.verification, rest=False) if result.verification else []),
         _last_line(result),
     ]
-    return "\n".join(lines)
+    return _text(lines)
 
 
 def _planned(result: Conversion) -> list[str]:
@@ -122,7 +132,7 @@ def render_families(tables: Tables) -> str:
     lines = []
     for name, table in sorted(tables.families.items()):
         lines += [f"{name:<14}{table.about}", f"{'':<14}tasks: {', '.join(table.tasks)}"]
-    return "\n".join(lines)
+    return _text(lines)
 
 
 def render_table(table: Table, tables: Tables) -> str:
@@ -136,7 +146,17 @@ def render_table(table: Table, tables: Tables) -> str:
                     f"  {layout:<6}{part:<8}{place.name or place.absent}"
                     + (f"  (tied to {place.tied})" if place.tied else "")
                 )
-    return "\n".join(lines)
+    return _text(lines)
+
+
+def _listed(label: str, texts: Sequence[str]) -> list[str]:
+    """A line for each; of very many, the first and how many more there are."""
+    more = [f"… and {len(texts) - _LINES} more"] if len(texts) > _LINES else []
+    return [f"  {label:<13}{text}" for text in (*texts[:_LINES], *more)]
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(printable(line) for line in lines)
 
 
 def _rows(pairs: Sequence[tuple[str, str]]) -> list[str]:

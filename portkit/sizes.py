@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from portkit.table.slots import Slot
 
 Shape = tuple[int | None, ...]  # None: a size that cannot be told
+_PAD = ("pad_token_id", "vocab_size")
 Votes = Mapping[int, list[str]]  # size -> the tensors that have it
 
 
@@ -79,7 +80,7 @@ def sizes_or_problems(
             found = f"{size - less} in {len(votes[size])} tensors, such as {votes[size][0]}"
             problems.append(_contradiction(anatomy, field, config[field] - less, size - less, found, where))
     sizes, wrong = _sizes(anatomy, corrected, where)
-    return sizes, [*problems, *wrong, *_misfits(stored, sizes, anatomy)]
+    return sizes, [*problems, *_pad_problems(anatomy, config, where), *wrong, *_misfits(stored, sizes, anatomy)]
 
 
 def _stored(container: Container, anatomy: Anatomy, config: Config) -> Iterator[_Stored]:
@@ -130,6 +131,14 @@ def _layer_problems(anatomy: Anatomy, config: Config, where: str) -> list[Proble
     if config[field] == found:
         return []
     return [_contradiction(anatomy, field, config[field], found, f"{found} layers", where)]
+
+
+def _pad_problems(anatomy: Anatomy, config: Config, where: str) -> list[Problem]:
+    entry, pad, words = (anatomy.table.config.get("pad_token_id"), *(config.values.get(n) for n in _PAD))
+    if entry is None or not isinstance(pad, int) or not isinstance(words, int) or 0 <= pad < words:
+        return []
+    at = f"{where} {entry.name_in(anatomy.layout) or entry.name}"
+    return [Problem(at, "is no row of the word table", f"0 to {words - 1}", str(pad))]
 
 
 def _contradiction(anatomy: Anatomy, field: str, said: int, size: int, found: str, where: str) -> Problem:

@@ -34,7 +34,7 @@ def test_shards_without_their_index(tmp_path):
     (source / "model.safetensors").unlink()
     words = (
         "shards without their index",
-        "2 files such as model-00001-of-00002.safetensors",
+        "model-00001-of-00002.safetensors, model-00002",
         "download *.safetensors.index",
     )
     refused(UnreadableError, *words, source=source, tmp_path=tmp_path)
@@ -64,7 +64,7 @@ def test_no_config(tmp_path):
     refused(UnreadableError, *words, source=source, tmp_path=tmp_path)
 
 
-@pytest.mark.parametrize(("text", "words"), [("{", "not a JSON file"), ("[]", "not a JSON object")])
+@pytest.mark.parametrize(("text", "words"), [("{", "not valid JSON"), ("[]", "found    a list")])
 def test_config_that_is_none(text, words, tmp_path):
     source = small_model(tmp_path / "hf")
     (source / "config.json").write_text(text, encoding="utf-8")

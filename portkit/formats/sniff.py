@@ -7,7 +7,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from portkit.errors import UnreadableError, unreadable
-from portkit.formats.source import GZIP_MAGIC, system_errors
+from portkit.formats.source import GZIP_MAGIC, check_regular, system_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +45,7 @@ def identify(path: Path) -> str:
 
     Raises UnreadableError, which names what the file is instead, when none of them does.
     """
+    check_regular(path)
     with system_errors(path), path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     if not head:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import stat
 import tempfile
 import weakref
 import zlib
@@ -66,8 +67,18 @@ class Source:
             raise _ended(self.path, offset, memory.nbytes)
 
 
+def check_regular(path: Path) -> None:
+    """Raise UnreadableError for what has no bytes of its own: a folder, a pipe that would block, an endless device."""
+    with system_errors(path):
+        mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        found = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise unreadable(path, "not a file", expected="a regular file", found=found)
+
+
 def file_source(path: Path) -> Source:
     """The bytes of a file as they are. Raises UnreadableError when it is not a file that can be opened."""
+    check_regular(path)
     with system_errors(path), path.open("rb") as file:
         size = file.seek(0, 2)
     return Source(path, size, lambda: path.open("rb"))

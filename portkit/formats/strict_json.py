@@ -26,7 +26,7 @@ def parse_object(data: bytes, where: object, what: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise _no_json(where, what, str(error)) from error
     if not isinstance(value, dict):
-        raise _no_json(where, what, f"a {type(value).__name__}")
+        raise _no_json(where, what, "null" if value is None else f"a {type(value).__name__}")
     return value
 
 

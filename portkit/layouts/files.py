@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import unreadable
+from portkit.formats.source import file_source, system_errors
+from portkit.formats.strict_json import parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -27,18 +30,11 @@ TRAVEL = (
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of bounded size. Raises UnreadableError."""
-    try:
-        if path.stat().st_size > MAX_JSON:
-            size = f"{path.stat().st_size} bytes"
-            raise unreadable(path, "too large for a config", expected=f"at most {MAX_JSON} bytes", found=size)
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise unreadable(path, "not a JSON file", found=str(e)) from e
-    except OSError as e:
-        raise unreadable(path, "cannot be read", found=str(e.strerror)) from e
-    if not isinstance(value, dict):
-        raise unreadable(path, "not a JSON object", expected="{…}", found=type(value).__name__)
-    return value
+    source = file_source(path)
+    if source.size > MAX_JSON:
+        found = f"{source.size} bytes"
+        raise unreadable(path, "too large for a config", expected=f"at most {MAX_JSON} bytes", found=found)
+    return parse_object(source.read(0, source.size).removeprefix(BOM_UTF8), path, "the file")
 
 
 @dataclass(frozen=True)
@@ -52,8 +48,12 @@ class OutputFile:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write as transformers does: two spaces, sorted keys, one newline at the end."""
-    path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Write as transformers does: two spaces, sorted keys, one newline at the end.
+
+    Half a surrogate pair, which JSON can name and UTF-8 cannot hold, stays the escape that it was.
+    """
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def label_fields(model: Model) -> dict[str, Any]:
@@ -71,7 +71,8 @@ def label_fields(model: Model) -> dict[str, Any]:
 
 def travelling(source: Path) -> tuple[str, ...]:
     """The names of what travels unchanged, of that which is there."""
-    return tuple(name for name in TRAVEL if (source / name).is_file())
+    with system_errors(source):
+        return tuple(name for name in TRAVEL if (source / name).is_file())
 
 
 def copy_files(source: Path, target: Path) -> tuple[str, ...]:
@@ -79,7 +80,10 @@ def copy_files(source: Path, target: Path) -> tuple[str, ...]:
     there = travelling(source)
     for name in there:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / name, target / name)
+        with system_errors(source / name):
+            reader = (source / name).open("rb")
+        with reader, (target / name).open("wb") as writer:
+            shutil.copyfileobj(reader, writer)
     return there
 
 
@@ -108,6 +112,6 @@ def output_files(folder: Path, copied: tuple[str, ...]) -> tuple[OutputFile, ...
 
 def hashed(folder: Path, name: str, how: str) -> OutputFile:
     """One file, read for its hash."""
-    with (folder / name).open("rb") as file:
+    with system_errors(folder / name), (folder / name).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return OutputFile(name, how, file.tell(), digest)

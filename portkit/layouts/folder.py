@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats import open_container
 from portkit.formats.sharded import NUMBERED
+from portkit.formats.source import system_errors
 from portkit.layouts.files import left_behind, read_json, travelling
 from portkit.layouts.keras_folder import open_keras
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -30,6 +33,7 @@ _UNREAD = {
     "flax_model.msgpack": "Flax",
     "model.onnx": "ONNX",
     "rust_model.ot": "rust-bert",
+    "__0_0.distcp": "torch.distributed.checkpoint",
 }
 
 
@@ -63,8 +67,9 @@ class Folder:
     def left_behind(self) -> tuple[str, ...]:
         """The names of all files and folders beside the weights that were not read and do not travel."""
         read = {self.weights.name, RECORD, RESIDUE, *(t.file for t in self.container.tensors.values())}
-        own = self.config_path.parent.samefile(self.home)
-        return left_behind(self.home, {*read, *travelling(self.home), *([self.config_path.name] if own else [])})
+        with system_errors(self.home):
+            own = [self.config_path.name] if self.config_path.parent.samefile(self.home) else []
+            return left_behind(self.home, {*read, *own, *travelling(self.home)})
 
 
 def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folder:
@@ -72,13 +77,15 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
 
     Raises UnreadableError: no such path, no weights, two sets of weights, no config, or anything unreadable.
     """
-    if not path.exists():
-        raise unreadable(path, "no such file or folder")
+    with system_errors(path):
+        if not path.exists():
+            raise unreadable(path, "no such file or folder")
     folder = path if path.is_dir() else path.parent
-    weights = path if path.is_file() else _find_weights(folder, tables)
+    with system_errors(folder):
+        weights = _find_weights(folder, tables) if path.is_dir() else _named(path)
     container = open_container(weights)
     config_path = config or folder / "config.json"
-    container, raw = _with_config(weights, container, config_path, tables)
+    container, raw = _with_config(weights, container, config, config_path, tables)
     residue = folder / RESIDUE
     record = read_json(folder / RECORD) if (folder / RECORD).exists() else {}
     return Folder(
@@ -94,26 +101,40 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
 
 
 def _with_config(
-    weights: Path, container: Container, config: Path, tables: Tables
+    weights: Path, container: Container, named: Path | None, config: Path, tables: Tables
 ) -> tuple[Container, Mapping[str, Any]]:
     """The raw config. Keras' files may hold their own, or need none; their paths are brought to today's."""
+    there = named is not None or os.path.lexists(config)
     if container.format == "hdf5":
-        return open_keras(weights, container, config if config.exists() else None, tables.storages["keras"])
-    if not config.exists():
+        return open_keras(weights, container, config if there else None, tables.storages["keras"])
+    if not there:
         hint = "--config FILE names one that lies elsewhere"
         raise unreadable(config, "no config.json beside the weights", hint=hint)
     return container, read_json(config)
 
 
+def _named(path: Path) -> Path:
+    """A weight file that was named. Raises UnreadableError for one of several shards, which is no model."""
+    if shard := _of_several(path):
+        hint = f"name the folder, or the index in it: {path.parent / (shard['stem'] + shard['suffix'] + '.index.json')}"
+        raise unreadable(path, f"one of {int(shard['count'])} shards of a model", hint=hint)
+    return path
+
+
+def _of_several(path: Path) -> re.Match[str] | None:
+    match = NUMBERED.fullmatch(path.name)
+    return match if match and int(match["count"]) > 1 else None
+
+
 def _find_weights(folder: Path, tables: Tables) -> Path:
     usual = dict.fromkeys(name for n in tables.layouts for name in tables.storages[n].weights)
-    found = [folder / name for name in usual if (folder / name).exists()] or _unusual(folder)
+    found = [folder / name for name in usual if os.path.lexists(folder / name)] or _unusual(folder)
+    if shards := [p for p in found if _of_several(p)]:
+        raise _no_index(folder, shards)
     if len(found) == 1:
         return found[0]
     if not found:
         raise _no_weights(folder, tuple(usual))
-    if all(NUMBERED.fullmatch(p.name) for p in found):
-        raise _no_index(folder, found)
     names = ", ".join(p.name for p in found)
     hint = f"name the one to read, as in {found[0]}"
     raise UnreadableError(
@@ -136,7 +157,7 @@ def _unusual(folder: Path) -> list[Path]:
 def _no_index(folder: Path, shards: list[Path]) -> UnreadableError:
     suffix = shards[0].suffix
     hint = f"download *{suffix}.index.json too, or save the model again: it says which tensor lies in which file"
-    found = f"{len(shards)} files such as {shards[0].name}"
+    found = ", ".join(p.name for p in shards[:2]) + (", …" if len(shards) > 2 else "")
     return unreadable(folder, "shards without their index", expected=f"*{suffix}.index.json", found=found, hint=hint)
 
 

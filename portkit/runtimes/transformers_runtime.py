@@ -48,7 +48,8 @@ def resolve_device(device: str) -> str:
     if device in ("auto", "wgpu"):
         return found if device == "auto" else "cpu"
     if device not in ("cpu", found):
-        raise UsageError(f"cannot run on {device}", [Problem("--device", "no such device", "auto, cpu or cuda", found)])
+        problem = Problem("--device", f"{device!r} is not there", "auto, cpu or cuda", f"torch sees {found} only")
+        raise UsageError(f"cannot run on {device}", [problem])
     return device
 
 

@@ -71,7 +71,7 @@ def require_family(tables: Tables, name: str) -> Table:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """What to say about an unknown word: the nearest known one, or all of them."""
     known = sorted(known)
-    return nearest(word, known) or f"known here: {', '.join(known)}"
+    return "" if not known else nearest(word, known) or f"known here: {', '.join(known)}"
 
 
 def _in(source: str, problem: Problem) -> Problem:

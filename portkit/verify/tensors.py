@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.accounting import changes_function
+from portkit.accounting import backbone_words, changes_function
 from portkit.common import in_common
 from portkit.execute import cast
 
@@ -172,14 +172,15 @@ def _strangers(source: Checkpoint, target: Checkpoint, plan: Plan | None) -> dic
         f"{name} ({side})": "inside the encoder, and no row of the table explains it"
         for side, checkpoint in sides.items()
         for name in checkpoint.anatomy.unexplained
-        if changes_function(checkpoint, name)
+        if changes_function(checkpoint, name, backbone_words(checkpoint))
     }
 
 
 def _unread(checkpoint: Checkpoint, side: str) -> dict[str, str]:
     """Stored tensors that are no part of the model."""
     anatomy = checkpoint.anatomy
-    heads = [n for n in anatomy.unexplained if not changes_function(checkpoint, n)]
+    inner = backbone_words(checkpoint)
+    heads = [n for n in anatomy.unexplained if not changes_function(checkpoint, n, inner)]
     reasons = {**anatomy.ignored, **checkpoint.dead, **dict.fromkeys(heads, "no row of the table explains it")}
     return {f"{name} ({side})": reason for name, reason in reasons.items()}
 
