@@ -19,7 +19,7 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("axes", "casts", "dense"),
     ("table",),
     ("formats", "names", "config"),
-    ("candidates",),
+    ("candidates", "tokenizers"),
     ("anatomy", "layouts", "runtimes", "output"),
     ("checks", "sizes"),
     ("checkpoint",),
