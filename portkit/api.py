@@ -12,9 +12,10 @@ from portkit.casts import Watch
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UsageError
 from portkit.formats.safetensors_file import write_safetensors
-from portkit.layouts.files import OutputFile, copy_files, hashed, output_files, travelling, write_json
+from portkit.layouts.files import OutputFile, hashed, output_files, write_json
 from portkit.layouts.folder import RECORD, RESIDUE
 from portkit.layouts.registry import LAYOUTS, layout_of
+from portkit.layouts.travel import travel
 from portkit.moves import Options
 from portkit.output import check_apart, new_folder
 from portkit.plan import Plan, make_plan
@@ -22,7 +23,7 @@ from portkit.record import behind_note, make_record, warnings_of
 from portkit.table.load import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from portkit.runtimes.outputs import Inputs
     from portkit.verify.agreement import ForwardVerdict
@@ -112,10 +113,13 @@ def convert(
     plan = make_plan(opened, Options(to=to, **options))
     warnings = (*warnings_of(opened), *plan.warnings, *behind_note(behind))
     planned = Conversion(plan, None, None, warnings, left_behind=behind)
+    small = travel(home, opened.anatomy.layout, to, plan.model)
     if dry_run:
-        return replace(planned, files=tuple(hashed(home, n, "copied") for n in travelling(home)), dry_run=True)
+        files = tuple(replace(hashed(path, "copied"), name=name) for name, path in small.copied.items())
+        return replace(planned, files=files, warnings=(*warnings, *small.notes), dry_run=True)
     with new_folder(Path(target), force=force) as folder:
-        odd, copied = _write(plan, folder, max_shard_size)
+        odd = (*small.notes, *_write(plan, folder, max_shard_size, small.preprocessor))
+        copied = small.put(folder)
         verdict = _prove(plan, folder, VERIFY[verify], device, tuple(opening.get("mappings", ())))
         result = replace(planned, path=Path(target), verification=verdict, warnings=(*warnings, *odd))
         result = replace(result, files=output_files(folder, copied))
@@ -194,9 +198,10 @@ def _check_choices(to: str, verify: str, *, force: bool, keep_failed: bool) -> N
         raise UsageError("these do not go together", [Problem("--force and --keep-failed", why, "one of them")])
 
 
-def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _write(plan: Plan, folder: Path, max_shard_size: int, preprocessor: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Write config, weights and residue; what was seen in the numbers on the way."""
     layout, watch = layout_of(plan.layout), Watch({m.source: m.target.dtype for m in plan.moves})
-    layout.write_config(folder, plan.model)
+    layout.write_config(folder, replace(plan.model, preprocessor=preprocessor))
     back = execute.restored(plan)
     specs = [*(m.target for m in plan.moves), *(t.spec for t in back)]
     numbers = chain(execute.arrays(plan, watch), (t.read() for t in back))
@@ -204,7 +209,7 @@ def _write(plan: Plan, folder: Path, max_shard_size: int) -> tuple[tuple[str, ..
     watch.raise_if_unfit()
     if plan.kept or plan.carried:
         write_safetensors(folder / RESIDUE, execute.residue_specs(plan), execute.residue(plan))
-    return tuple(dict.fromkeys(watch.notes)), copy_files(plan.source.folder.home, folder)
+    return tuple(dict.fromkeys(watch.notes))
 
 
 def _prove(

@@ -21,7 +21,7 @@ class Model:
 
     `dtype` is the one of its weights, `growth` the rows that the dialect adds in front of and behind the position
     table, `carried` the raw config.json that this layout had before, where that is known,
-    `parameters` how many numbers the backbone holds.
+    `parameters` how many numbers the backbone holds, `preprocessor` what KerasHub's tasks want to hold of a tokenizer.
     """
 
     table: Table
@@ -33,6 +33,7 @@ class Model:
     growth: tuple[int, int]
     carried: Mapping[str, Any]
     parameters: int = 0
+    preprocessor: Mapping[str, Any] | None = None
 
 
 class Layout(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -73,18 +72,6 @@ def travelling(source: Path) -> tuple[str, ...]:
     """The names of what travels unchanged, of that which is there."""
     with system_errors(source):
         return tuple(name for name in TRAVEL if (source / name).is_file())
-
-
-def copy_files(source: Path, target: Path) -> tuple[str, ...]:
-    """Copy what travels unchanged; returns the names of what was there."""
-    there = travelling(source)
-    for name in there:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        with system_errors(source / name):
-            reader = (source / name).open("rb")
-        with reader, (target / name).open("wb") as writer:
-            shutil.copyfileobj(reader, writer)
-    return there
 
 
 def left_behind(folder: Path, used: Collection[str], *, inside: str = "") -> tuple[str, ...]:

@@ -10,8 +10,9 @@ from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats import open_container
 from portkit.formats.sharded import NUMBERED
 from portkit.formats.source import system_errors
-from portkit.layouts.files import left_behind, read_json, travelling
+from portkit.layouts.files import left_behind, read_json
 from portkit.layouts.keras_folder import open_keras
+from portkit.layouts.travel import seen
 
 if TYPE_CHECKING:
     import re
@@ -69,7 +70,8 @@ class Folder:
         read = {self.weights.name, RECORD, RESIDUE, *(t.file for t in self.container.tensors.values())}
         with system_errors(self.home):
             own = [self.config_path.name] if self.config_path.parent.samefile(self.home) else []
-            return left_behind(self.home, {*read, *own, *travelling(self.home)})
+            layout = "keras" if self.container.format == "hdf5" else ""
+            return left_behind(self.home, {*read, *own, *seen(self.home, layout)})
 
 
 def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folder:

@@ -91,7 +91,8 @@ def _task(model: Model, backbone: Mapping[str, Any]) -> dict[str, Any]:
         config = {"activation": "linear", "dropout": _head_dropout(model), **config}
         config |= {"num_classes": model.facts.num_labels}
         config |= {"hidden_dim": model.facts.hidden_size} if model.facts.head_style == "roberta" else {}
-    return _serialised(model, kind, {**config, "backbone": backbone, "preprocessor": None})
+    preprocessor = model.preprocessor or config.get("preprocessor")
+    return _serialised(model, kind, {**config, "backbone": backbone, "preprocessor": preprocessor})
 
 
 def _head_dropout(model: Model) -> float:
