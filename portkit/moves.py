@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from portkit.checks import same_bits
 from portkit.dense import dense
 from portkit.errors import Problem, RefusedError
-from portkit.fold import absorbed, unfolded
-from portkit.spare import intact_folds
-from portkit.tensors import LazyTensor, TensorSpec
+from portkit.fold import absorbed, fold, unfolded
+from portkit.tensors import LazyTensor, TensorSpec, equal_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +98,7 @@ class _Filler:
         self.synthesised = synthesised
         self.untied = {k for k, s in slots.items() if s.place.tied and not _is_tied(source, k, s.place.tied)}
         self.absorbs = absorbed(slots.values())
-        self.restored = intact_folds(source, source.spare) if not self.absorbs else set()
+        self.restored = _intact_folds(source) if not self.absorbs else set()
 
     def fill(self, logical: str, slot: Slot) -> list[Move] | Problem:
         """The moves that fill one place of the target; none where nothing is stored there."""
@@ -168,6 +167,23 @@ class _Filler:
     def _spec(self, slot: Slot, growth: tuple[int, int], dtype: str) -> TensorSpec:
         asked = self.options.dtype or ("float32" if self.options.to == "burn" else None)
         return TensorSpec(slot.name, slot.shape(self.sizes, growth), _DTYPES[asked] if asked else dtype)
+
+
+def _intact_folds(source: Checkpoint) -> set[str]:
+    """Tables whose stored rows are still, bit for bit, what folding the spare tensors gives, with what they absorbed.
+
+    Reads the stored table and the two spare ones. Where someone trained on after the conversion, nothing is intact.
+    """
+    intact: set[str] = set()
+    spare = source.spare
+    for table, row in absorbed(source.anatomy.slots.values()).items():
+        stored, originals = source.stored(table), (spare.whole.get(table), spare.whole.get(row))
+        if stored is None or originals[0] is None or originals[1] is None:
+            continue
+        first = max(-source.growth(table)[0], 0)
+        if equal_bits(fold(originals[0].read()[first:], originals[1].read()[0]), stored.read()):
+            intact |= {table, row}
+    return intact
 
 
 def _overruling(move: Move) -> Move:

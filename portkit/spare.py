@@ -11,13 +11,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from portkit.fold import absorbed, fold
-from portkit.tensors import equal_bits
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from portkit.checkpoint import Checkpoint
     from portkit.layouts.folder import Folder
     from portkit.tensors import LazyTensor
 
@@ -61,22 +57,6 @@ def spare_of(folder: Folder) -> Spare:
         elif part[2] == "0":
             rows[part[1]] = tensor
     return Spare(whole, rows, foreign, str(folder.record.get("head", "")))
-
-
-def intact_folds(source: Checkpoint, spare: Spare) -> set[str]:
-    """Tables whose stored rows are still, bit for bit, what folding the spare tensors gives, with what they absorbed.
-
-    Reads the stored table and the two spare ones. Where someone trained on after the conversion, nothing is intact.
-    """
-    intact: set[str] = set()
-    for table, row in absorbed(source.anatomy.slots.values()).items():
-        stored, originals = source.stored(table), (spare.whole.get(table), spare.whole.get(row))
-        if stored is None or originals[0] is None or originals[1] is None:
-            continue
-        first = max(-source.growth(table)[0], 0)
-        if equal_bits(fold(originals[0].read()[first:], originals[1].read()[0]), stored.read()):
-            intact |= {table, row}
-    return intact
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

@@ -94,11 +94,12 @@ def left_behind(folder: Path, used: Collection[str], *, inside: str = "") -> tup
 def output_files(folder: Path, copied: tuple[str, ...]) -> tuple[OutputFile, ...]:
     """Every file in an output folder, by name; read once, for the hash."""
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    return tuple(hashed(folder, name, "copied" if name in copied else "written") for name in names)
+    how = {name: "copied" if name in copied else "written" for name in names}
+    return tuple(replace(hashed(folder / name, how[name]), name=name) for name in names)
 
 
-def hashed(folder: Path, name: str, how: str) -> OutputFile:
+def hashed(path: Path, how: str) -> OutputFile:
     """One file, read for its hash."""
-    with system_errors(folder / name), (folder / name).open("rb") as file:
+    with system_errors(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return OutputFile(name, how, file.tell(), digest)
+        return OutputFile(path.name, how, file.tell(), digest)
