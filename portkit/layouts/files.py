@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from codecs import BOM_UTF8
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import unreadable
