@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from portkit.checkpoint import Checkpoint, open_checkpoint
+from portkit.errors import MissingRuntimeError
 from portkit.execute import cast
 from portkit.runtimes.burn_runtime import run_burn
 from portkit.runtimes.reference import run_reference
@@ -75,6 +76,8 @@ def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str, through: s
     anatomy, facts = checkpoint.anatomy, checkpoint.facts
     if anatomy.layout == "burn":
         legacy = checkpoint.folder.container.format == "named_mpk"
+        if legacy and facts.has_pooler and anatomy.dialect and "pooler" in anatomy.dialect.columns:
+            raise MissingRuntimeError(f"portkit-burn-legacy has no module for the pooler of {anatomy.dialect.name}")
         return run_burn(checkpoint.folder.weights.parent, inputs, device=device, legacy=legacy)
     return run_transformers_tensors(
         _hf_config(checkpoint),
