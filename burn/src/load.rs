@@ -1,9 +1,11 @@
 //! Weights from a folder, and the model of whatever task the folder names.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Tensor};
+use burn_store::burn_pack::Tensor as Stored;
 use burn_store::{BurnpackStore, FloatCastAdapter, ModuleSnapshot, ModuleStore, SafetensorsStore};
 
 use crate::config::{HeadStyle, ModelConfig, Task};
@@ -57,23 +59,41 @@ pub(crate) fn load_weights<M: Module>(module: M, folder: &Path) -> Result<M> {
 
 fn fill<M: Module, S: ModuleStore>(mut module: M, mut store: S, path: PathBuf) -> Result<M> {
     let failed = |problems| Error::Weights { path: path.clone(), problems };
-    let stored = store.get_all_tensors().map_err(|e| failed(vec![e.to_string()]))?;
-    let found = stored.iter().map(|(name, t)| (name.clone(), t.shape.to_vec())).collect();
+    let stored = renamed(store.get_all_tensors().map_err(|e| failed(vec![e.to_string()]))?);
+    let found = stored.iter().map(|t| (t.name.clone(), t.shape.to_vec())).collect();
     let mut problems = differences(&shapes(&module), &found);
-    let wrong = stored.iter().filter(|(_, tensor)| !tensor.dtype.is_float());
-    problems.extend(wrong.map(|(name, t)| format!("dtype: {name} is {:?}, expected floats", t.dtype)));
+    let wrong = stored.iter().filter(|tensor| !tensor.dtype.is_float());
+    problems.extend(wrong.map(|t| format!("dtype: {} is {:?}, expected floats", t.name, t.dtype)));
     if !problems.is_empty() {
         return Err(failed(problems));
     }
     // Burn keeps a file's dtype otherwise, and the model computes in float32.
     let to_f32 = Box::new(FloatCastAdapter::to(DType::F32));
-    let tensors = stored.values().cloned().collect();
-    let result = module.apply(tensors, None, Some(to_f32), false);
+    let result = module.apply(stored, None, Some(to_f32), false);
     if result.errors.is_empty() && result.missing.is_empty() {
         Ok(module)
     } else {
         Err(failed(vec![result.to_string()]))
     }
+}
+
+/// The tensors under the names of this crate's modules.
+///
+/// In the dialect `linear-pooler` the pooler is its layer. A file with both names keeps both, and is refused.
+fn renamed(stored: &BTreeMap<String, Stored>) -> Vec<Stored> {
+    let mut tensors: Vec<Stored> = stored.values().cloned().collect();
+    for tensor in &mut tensors {
+        if let Some(name) = under_output(&tensor.name).filter(|name| !stored.contains_key(name)) {
+            tensor.name = name;
+        }
+    }
+    tensors
+}
+
+fn under_output(name: &str) -> Option<String> {
+    let (front, leaf) = name.rsplit_once('.')?;
+    let pooler = front == "pooler" || front.ends_with(".pooler");
+    pooler.then(|| format!("{front}.output.{leaf}"))
 }
 
 /// The tensors that a module holds, without making them.

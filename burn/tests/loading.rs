@@ -5,10 +5,13 @@ mod common;
 use std::fs;
 use std::path::Path;
 
+use burn::module::Module;
+use burn::nn::Linear;
+use burn::nn::transformer::TransformerEncoder;
 use burn::tensor::DType;
 use common::{batch, cast, config, cpu, folder, random, save_bpk, save_safetensors};
 use portkit_burn::{
-    BertForMaskedLm, BertForMultipleChoice, BertForNextSentence, BertForPreTraining,
+    BertEmbeddings, BertForMaskedLm, BertForMultipleChoice, BertForNextSentence, BertForPreTraining,
     BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification, BertModel, Error,
     ModelConfig, Named, NamedArray, Pretrained, RobertaForSequenceClassification, load,
 };
@@ -136,6 +139,28 @@ fn every_missing_tensor_is_named() {
     let asked = config(json!({"with_pooling_layer": true}));
     let message = refusal::<BertModel, BertModel>(&config(json!({})), &asked);
     assert_eq!(message, "  missing: pooler.output.bias [6]\n  missing: pooler.output.weight [6, 6]");
+}
+
+/// A file whose pooler is a layer of its own, as the dialect `linear-pooler` has it.
+#[derive(Module, Debug)]
+struct LinearPooler {
+    embeddings: BertEmbeddings,
+    encoder: TransformerEncoder,
+    pooler: Linear,
+}
+
+#[test]
+fn a_pooler_that_is_a_layer_is_the_same_pooler() {
+    let config = config(json!({"with_pooling_layer": true}));
+    let model: BertModel = random(&config);
+    let BertModel { embeddings, encoder, pooler } = model.clone();
+    let other = LinearPooler { embeddings, encoder, pooler: pooler.unwrap().output };
+    let expected = model.forward(&batch()).unwrap().named().unwrap();
+    for save in [save_bpk as Save<LinearPooler>, save_safetensors as Save<LinearPooler>] {
+        let folder = folder(&config);
+        save(&other, folder.path());
+        assert_eq!(load(folder.path(), &cpu()).unwrap().run(&batch()).unwrap(), expected);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from portkit.errors import Problem, UsageError
+from portkit.errors import MissingRuntimeError, Problem, UsageError
 from portkit.execute import cast
 from portkit.runtimes.burn_runtime import run_burn
 from portkit.runtimes.keras_runtime import NAME as KERAS
@@ -140,6 +140,8 @@ def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str, like: Mapp
             return run_keras(folder, inputs, class_name=anatomy.task.classes["keras"], device=device)
     if anatomy.layout == "burn":
         legacy = checkpoint.folder.container.format == "named_mpk"
+        if legacy and facts.has_pooler and anatomy.dialect and "pooler" in anatomy.dialect.columns:
+            raise MissingRuntimeError(f"portkit-burn-legacy has no module for the pooler of {anatomy.dialect.name}")
         return run_burn(checkpoint.folder.weights.parent, inputs, device=device, legacy=legacy)
     return run_transformers_tensors(
         _hf_config(checkpoint),
