@@ -265,16 +265,28 @@ def silent_torch() -> Iterator[Any]:
 
 @contextmanager
 def _full_precision(torch: Any) -> Iterator[None]:  # noqa: ANN401
-    """No TF32 and no bfloat16 inside float32 products, on any device."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = torch.get_float32_matmul_precision(), matmul.allow_tf32, cudnn.allow_tf32
+    """No TF32 and no bfloat16 inside float32 products, on any device.
+
+    Torch from 2.9 on keeps this in two places, an old setting and one for each backend, and fails where they disagree;
+    the old setter sets both. The old getter fails where only the new one was used: the old one is then "highest".
+    """
+    backends: list[Any] = [
+        backend
+        for backend in (torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None))
+        if hasattr(backend, "fp32_precision")
+    ]
+    new = [backend.fp32_precision for backend in backends]
+    try:
+        old = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        old = "highest"
     torch.set_float32_matmul_precision("highest")
-    matmul.allow_tf32 = cudnn.allow_tf32 = False
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before[0])
-        matmul.allow_tf32, cudnn.allow_tf32 = before[1:]
+        torch.set_float32_matmul_precision(old)
+        for backend, precision in zip(backends, new, strict=True):
+            backend.fp32_precision = precision
 
 
 @contextmanager

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import json
 import logging as python_logging
+import os
 import pickle
+import subprocess
+import sys
 from zipfile import BadZipFile
 
 import numpy as np
@@ -229,3 +232,68 @@ def test_broken_pickle_is_explained(tmp_path):
     (folder / "pytorch_model.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     with pytest.raises(RuntimeFailedError, match=r"BertModel cannot load[\s\S]*UnpicklingError"):
         run_folder(folder, facts)
+
+
+def test_device_that_is_not_there_is_refused_and_one_that_is_has_its_name(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert runtime.device_label("auto") == runtime.device_label("cpu") == "cpu"
+    with pytest.raises(UsageError, match=r"cannot run on cuda[\s\S]*expected auto, cpu or cuda"):
+        runtime.device_label("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A100")
+    assert runtime.device_label("auto") == runtime.device_label("cuda") == "cuda: A100, no TF32"
+    assert runtime.device_label("cpu") == "cpu"
+
+
+SETTINGS = {
+    "nothing": "",
+    "old": "torch.set_float32_matmul_precision('high')",
+    "old, bfloat16": "torch.set_float32_matmul_precision('medium')",
+    "old flag": "torch.backends.cuda.matmul.allow_tf32 = True",
+    "new": "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+    "new, for all": "torch.backends.fp32_precision = 'tf32'",
+    "new, cpu": "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
+}
+PRECISION = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import torch, transformers.utils
+from portkit.runtimes.transformers_runtime import silent_torch
+
+def settings():
+    matmul = torch.backends.cuda.matmul
+    return [read(f) for f in (
+        torch.get_float32_matmul_precision, lambda: matmul.allow_tf32, lambda: matmul.fp32_precision,
+        lambda: torch.backends.mkldnn.matmul.fp32_precision, lambda: torch.backends.fp32_precision,
+    )]
+
+def read(get):
+    try:
+        return get()
+    except RuntimeError:
+        return "torch cannot tell"
+
+for setting in sys.argv[1:]:
+    if os.fork():  # each setting in a process of its own, for nothing brings torch back to its first state
+        os.wait()
+        continue
+    exec(setting)
+    before = settings()
+    with silent_torch():
+        inside = settings()
+        torch.ones(64, 64) @ torch.ones(64, 64)
+    print(before == settings(), inside[:3], flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_full_precision_whatever_the_caller_has_set_and_all_of_it_is_back():
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        pytest.skip("this torch has only the old setting")
+    command = [sys.executable, "-c", PRECISION, *SETTINGS.values()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True ['highest', False, 'ieee']"] * len(SETTINGS)
