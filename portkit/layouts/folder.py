@@ -30,6 +30,7 @@ _UNREAD = {
     "flax_model.msgpack": "Flax",
     "model.onnx": "ONNX",
     "rust_model.ot": "rust-bert",
+    "saved_model.pb": "TensorFlow's SavedModel",
 }
 
 
