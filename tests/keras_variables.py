@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+LAYERS = 2  # of small models, and their sizes by the tables' letters
+SMALL = {"v": 13, "p": 11, "t": 2, "h": 8, "n": 2, "f": 10, "c": 3}
+FIELDS = {
+    "vocabulary_size": "v",
+    "max_sequence_length": "p",
+    "num_segments": "t",
+    "hidden_dim": "h",
+    "num_heads": "n",
+    "intermediate_dim": "f",
+}
 
 
 @dataclass(frozen=True)
@@ -103,6 +116,62 @@ def random_values(shapes: dict[str, tuple[int, ...]], seed: int = 0) -> dict[str
     """Names with arrays of these shapes, no two alike."""
     rng = np.random.default_rng(seed)
     return {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def small(class_name: str = "BertBackbone", **changed: int) -> dict[Variable, np.ndarray]:
+    """Variables of a tiny model with random values; all sizes are distinct."""
+    sizes = {**SMALL, **changed}
+    h, n, f, c = sizes["h"], sizes["n"], sizes["f"], sizes["c"]
+    rows = {"word": sizes["v"], "position": sizes["p"], "type": sizes["t"]}
+    ends = {
+        **{f"attention.{x}.kernel": (h, n, h // n) for x in ("query", "key", "value")},
+        **{f"attention.{x}.bias": (n, h // n) for x in ("query", "key", "value")},
+        "attention.out.kernel": (n, h // n, h),
+        "mlp.up.kernel": (h, f),
+        "mlp.up.bias": (f,),
+        "mlp.down.kernel": (f, h),
+        "masked_lm.decoder.bias": (sizes["v"],),
+        "classifier.kernel": (h, c),
+        "classifier.bias": (c,),
+        "pooler.kernel": (h, h),
+        "masked_lm.transform.kernel": (h, h),
+        **{f"{name}.table": (count, h) for name, count in rows.items()},
+    }
+    every = variables(class_name, LAYERS)
+    shapes = {v: next((s for end, s in ends.items() if v.logical.endswith(end)), (h,)) for v in every}
+    return random_values(shapes)
+
+
+def write_preset(folder: Path, class_name: str, values: dict[Variable, np.ndarray], **fields: object) -> Path:
+    """A preset as KerasHub 0.30 and later save it; `fields` are those of the task's config."""
+    folder.mkdir()
+    body, prefix = {}, f"layers/{snake_case(backbone_class(class_name))}/"
+    for variable, array in values.items():
+        if variable.file.startswith(prefix) or class_name.endswith("Backbone"):
+            body[variable.file.removeprefix(prefix)] = array
+    h5_write(folder / "model.weights.h5", body)
+    sizes = {f: SMALL[letter] for f, letter in FIELDS.items() if f != "num_segments" or class_name.startswith("Bert")}
+    config = serialised(backbone_class(class_name), {**sizes, "num_layers": LAYERS})
+    (folder / "config.json").write_text(json.dumps(config))
+    if not class_name.endswith("Backbone"):
+        head = {v.file: array for v, array in values.items() if not v.file.startswith(prefix)}
+        h5_write(folder / "task.weights.h5", {**head, "optimizer/vars/0": np.int32(3)})
+        task = serialised(class_name, {"backbone": config, "preprocessor": None, **fields})
+        (folder / "task.json").write_text(json.dumps(task))
+    return folder
+
+
+def serialised(class_name: str, config: dict[str, object]) -> dict[str, object]:
+    return {"class_name": class_name, "config": config, "registered_name": f"keras_hub>{class_name}"}
+
+
+def backbone_class(class_name: str) -> str:
+    return re.sub("(TextClassifier|MaskedLM)$", "Backbone", class_name)
+
+
+def snake_case(class_name: str) -> str:
+    known = {"BertBackbone": "bert_backbone", "RobertaBackbone": "roberta_backbone"}
+    return {**known, "XLMRobertaBackbone": "xlm_roberta_backbone"}[class_name]
 
 
 def assert_values(checkpoint, expected: dict[Variable, np.ndarray]) -> None:

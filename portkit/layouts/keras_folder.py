@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, RefusedError, UnreadableError, unreadable
 from portkit.formats import open_container
+from portkit.formats.container import Container
 from portkit.layouts.files import read_json
 from portkit.layouts.keras_names import snake_case, todays_paths
 from portkit.tensors import equal_bits
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from portkit.formats.container import Container
     from portkit.table.schema import Storage
     from portkit.tensors import LazyTensor
 
@@ -43,12 +43,13 @@ def open_keras(weights: Path, container: Container, config: Path | None, storage
     said = read_json(config) if config else _inner_config(weights, container)
     task = weights.with_name(TASK)
     is_preset = config is not None and config.parent == weights.parent and task.is_file()
-    raw = flat_config(read_json(task), class_of(said)) if is_preset else flat_config(said)
+    raw = _task_config(task, class_of(said)) if is_preset else flat_config(said)
     backbone = str(raw.get("model_type", ""))
     container = _renamed(container, storage, backbone)
-    head = weights.with_name(TASK_WEIGHTS)
-    if is_preset and head.is_file() and head != weights:
-        container = _whole_task(container, _renamed(open_container(head), storage, backbone), backbone)
+    if is_preset:
+        head = weights.with_name(TASK_WEIGHTS)
+        own = open_container(head) if head.is_file() else Container("hdf5", {}, {})
+        container = _whole_task(container, _renamed(own, storage, backbone), backbone)
     return replace(container, notes=(*container.notes, *_activation_note(raw))), raw
 
 
@@ -77,6 +78,13 @@ def flat_config(said: Mapping[str, Any], backbone: str = "") -> Json:
         problem = Problem(f"{class_of(said)} hidden_dim", what, f"{width}", f"{rest['hidden_dim']}", hint)
         raise RefusedError("the head cannot be read", [problem])
     return {**flat, "task": rest}
+
+
+def _task_config(path: Path, backbone: str) -> Json:
+    raw = flat_config(read_json(path), backbone)
+    if "task" not in raw:
+        raise unreadable(path, "describes no task over a backbone", expected="a Keras object with config.backbone")
+    return raw
 
 
 def class_of(said: Mapping[str, Any]) -> str:
