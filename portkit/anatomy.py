@@ -174,9 +174,13 @@ def _said(table: Table, config: Mapping[str, Any]) -> dict[str, Any]:
 def _check_architecture(
     chosen: Candidate, candidates: list[Candidate], config: Mapping[str, Any], wanted: Wanted
 ) -> None:
-    """Refuse a head that config.json names and the file lacks, unless it is a bare model or the user said so."""
+    """Refuse a head that config.json names and the file lacks, unless the user said so.
+
+    A bare model under a head's name is a common folder of transformers; a KerasHub task without its head is none.
+    """
     classes = _classes(config)
-    if wanted.task or chosen.task.bare or not classes or classes & set(chosen.task.classes.values()):
+    common = chosen.task.bare and not chosen.storage.always_prefixed
+    if wanted.task or common or not classes or classes & set(chosen.task.classes.values()):
         return
     named = [
         c

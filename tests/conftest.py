@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,3 +28,19 @@ def real():
     if not os.environ.get("PORTKIT_TEST_REAL"):
         pytest.skip("real checkpoints are read with PORTKIT_TEST_REAL=1, which `make test` sets")
     return _checkpoints().checkpoint
+
+
+@pytest.fixture(scope="session")
+def keras_saves(tmp_path_factory):
+    """A folder with a file of every kind that KerasHub writes (keras_saves.py). Copies are changed, never these."""
+    if importlib.util.find_spec("keras_hub") is None:
+        pytest.skip("KerasHub is not installed")
+    folder = tmp_path_factory.mktemp("keras_saves")
+    home = tmp_path_factory.mktemp("keras_home")  # where Keras keeps its settings
+    environment = os.environ | {"KERAS_BACKEND": "torch", "KERAS_HOME": str(home)}
+    script = Path(__file__).with_name("keras_saves.py")
+    done = subprocess.run(
+        [sys.executable, script, folder], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder

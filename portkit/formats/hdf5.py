@@ -121,9 +121,8 @@ def _tensor(
     if dtype is None:
         return None
     spec = TensorSpec(name, tuple(dataset.shape), dtype)
-    offset: int | None = dataset.id.get_offset() if dataset.size else None
-    native = source is not None and dataset.dtype.byteorder != ">"
-    if source is not None and native and offset is not None and offset + spec.nbytes <= source.size:
+    offset: int | None = dataset.id.get_offset() if dataset.size and dataset.dtype.byteorder != ">" else None
+    if source is not None and offset is not None and offset + spec.nbytes <= source.size:
         read = partial(source.array, offset, spec.shape, NUMPY_DTYPES[dtype])
         return LazyTensor(spec, read, (offset, offset + spec.nbytes), path.name)
     return LazyTensor(spec, partial(_through_h5py, path, opened, spec), None, path.name)

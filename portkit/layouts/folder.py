@@ -29,12 +29,14 @@ _WEIGHT_SUFFIXES = (
 )  # fmt: skip
 _INDEX_SUFFIXES = (".safetensors.index.json", ".bin.index.json", ".weights.json")
 _NO_WEIGHTS = ("task.weights.h5", "tf_model.h5")  # of no use alone
+_PARTS = ("config.json", "task.json", "task.weights.h5")  # no one's whole checkpoint
 _UNREAD = {
-    "tf_model.h5": "TensorFlow",
-    "flax_model.msgpack": "Flax",
-    "model.onnx": "ONNX",
-    "rust_model.ot": "rust-bert",
-    "__0_0.distcp": "torch.distributed.checkpoint",
+    "tf_model.h5": "TensorFlow's",
+    "flax_model.msgpack": "Flax's",
+    "model.onnx": "ONNX's",
+    "rust_model.ot": "rust-bert's",
+    "__0_0.distcp": "torch.distributed.checkpoint's",
+    "saved_model.pb": "a SavedModel of TensorFlow",
 }
 
 
@@ -82,6 +84,8 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
     with system_errors(path):
         if not path.exists():
             raise unreadable(path, "no such file or folder")
+        if path.is_file() and path.name in _PARTS:
+            raise unreadable(path, "only a part of a checkpoint", hint=f"name its folder: {path.parent}")
     folder = path if path.is_dir() else path.parent
     with system_errors(folder):
         weights = _find_weights(folder, tables) if path.is_dir() else _named(path)
@@ -165,7 +169,7 @@ def _no_index(folder: Path, shards: list[Path]) -> UnreadableError:
 
 def _no_weights(folder: Path, usual: tuple[str, ...]) -> UnreadableError:
     there = sorted(p.name for p in folder.iterdir())
-    hint = next((f"{n} is {kind}'s, which portkit does not read" for n, kind in _UNREAD.items() if n in there), "")
+    hint = next((f"{n} is {kind}, which portkit does not read" for n, kind in _UNREAD.items() if n in there), "")
     found = ", ".join(there[:10]) if there else "an empty folder"
     return UnreadableError(
         "cannot read the checkpoint",
@@ -180,7 +184,7 @@ def _failed(record: Mapping[str, Any]) -> list[str]:
 
 def _not_read(folder: Path) -> list[str]:
     return [
-        f"{name} ({kind}) lies beside the weights and was not looked at"
+        f"{name}, {kind}, lies beside the weights and was not looked at"
         for name, kind in _UNREAD.items()
         if (folder / name).exists()
     ]

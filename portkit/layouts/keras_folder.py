@@ -7,11 +7,13 @@ All give the same: weights under the paths that a whole task has today (`layers/
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, RefusedError, UnreadableError, unreadable
 from portkit.formats import open_container
+from portkit.formats.container import Container
 from portkit.layouts.files import read_json
 from portkit.layouts.keras_names import snake_case, todays_paths
 from portkit.tensors import equal_bits
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from portkit.formats.container import Container
     from portkit.table.schema import Storage
     from portkit.tensors import LazyTensor
 
@@ -29,6 +30,7 @@ SHARDS = "model.weights.json"
 TASK = "task.json"
 TASK_WEIGHTS = "task.weights.h5"
 _LINEAR = (None, "linear")
+_OF_TRANSFORMERS = re.compile(r"(^|/)tf_[a-z_0-9]+/|/layer_\._\d")
 
 Json = dict[str, Any]
 
@@ -39,15 +41,17 @@ def open_keras(weights: Path, container: Container, config: Path | None, storage
     `container` is the opened weights file, `config` a file with a KerasHub object (`class_name` and `config`) or with
     flat fields. Raises UnreadableError for broken files, RefusedError where two copies of a backbone differ.
     """
+    container = _below_model_weights(weights, container)
     said = read_json(config) if config else _inner_config(weights, container)
     task = weights.with_name(TASK)
     is_preset = config is not None and config.parent == weights.parent and task.is_file()
-    raw = flat_config(read_json(task), class_of(said)) if is_preset else flat_config(said)
+    raw = _task_config(task, class_of(said)) if is_preset else flat_config(said)
     backbone = str(raw.get("model_type", ""))
     container = _renamed(container, storage, backbone)
-    head = weights.with_name(TASK_WEIGHTS)
-    if is_preset and head.is_file():
-        container = _whole_task(container, _renamed(open_container(head), storage, backbone), backbone)
+    if is_preset:
+        head = weights.with_name(TASK_WEIGHTS)
+        own = open_container(head) if head.is_file() else Container("hdf5", {}, {})
+        container = _whole_task(container, _renamed(own, storage, backbone), backbone)
     return replace(container, notes=(*container.notes, *_activation_note(raw))), raw
 
 
@@ -62,7 +66,7 @@ def flat_config(said: Mapping[str, Any], backbone: str = "") -> Json:
     """One flat object from Keras' nested ones: the backbone's fields, `model_type` and `architectures` as classes.
 
     What the task says besides stays under `task`, for the way back. `backbone` is the class that config.json names.
-    Raises UnreadableError where the task has another.
+    Raises UnreadableError where the task has another, RefusedError for a head whose dense layer has a width of its own.
     """
     if not isinstance(said.get("config"), dict):
         return dict(said)
@@ -76,7 +80,20 @@ def flat_config(said: Mapping[str, Any], backbone: str = "") -> Json:
         problem = Problem(TASK, "holds another backbone than config.json", backbone, kind)
         raise UnreadableError("cannot read the checkpoint", [problem])
     rest = {k: v for k, v in said["config"].items() if k != "backbone"}
+    width = flat.get("hidden_dim")
+    if rest.get("hidden_dim", width) != width:
+        hint = "the backbone can be read from a folder that holds config.json and model.weights.h5 alone"
+        what = "a head of another width than its backbone, which no table describes"
+        problem = Problem(f"{class_of(said)} hidden_dim", what, f"{width}", f"{rest['hidden_dim']}", hint)
+        raise RefusedError("the head cannot be read", [problem])
     return {**flat, "task": rest}
+
+
+def _task_config(path: Path, backbone: str) -> Json:
+    raw = flat_config(read_json(path), backbone)
+    if "task" not in raw:
+        raise unreadable(path, "describes no task over a backbone", expected="a Keras object with config.backbone")
+    return raw
 
 
 def class_of(said: Mapping[str, Any]) -> str:
@@ -94,6 +111,19 @@ def _inner_config(weights: Path, container: Container) -> Json:
     except (ValueError, RecursionError) as error:
         raise unreadable(weights, "its model_config is not valid JSON", found=str(error)) from error
     return said if isinstance(said, dict) else {}
+
+
+def _below_model_weights(weights: Path, container: Container) -> Container:
+    """What Keras 2's `save_weights("x.h5")` wrote has no group around its layers; `save("x.h5")` has one.
+
+    Raises UnreadableError for the TensorFlow models of transformers, which lie in such a file too.
+    """
+    if "layer_names" not in container.metadata:
+        return container
+    if any(_OF_TRANSFORMERS.search(name) for name in container.tensors):
+        hint = "load it with transformers 4 and TensorFlow, from_tf=True, and save it with save_pretrained"
+        raise unreadable(weights, "a TensorFlow model of transformers, not of KerasHub", hint=hint)
+    return replace(container, tensors={f"model_weights/{n}": t for n, t in container.tensors.items()})
 
 
 def _renamed(container: Container, storage: Storage, backbone: str) -> Container:

@@ -65,7 +65,7 @@ def _halved(word: str) -> str:
 
 def _of_layer_names(paths: Collection[str], older: Mapping[str, Mapping[str, str]], backbone: str) -> dict[str, str]:
     """`model_weights/<top layer>/<layer>/<sublayer>/<variable>`; a task's backbone is a top layer of its own."""
-    rests = {p: p.split("/")[1:] for p in paths if p.startswith(f"{_LEGACY}/")}
+    rests = {p: p.split("/")[1:] for p in paths if p.startswith(f"{_LEGACY}/") and p.count("/") > 1}
     nested = {p for p, (top, *rest) in rests.items() if len(rest) > 1 and rest[0] != top}
     heads = {top for p, (top, *_) in rests.items() if p not in nested}
     prefix = f"layers/{snake_case(backbone or _named(rests.values()))}/" if nested else ""
@@ -87,6 +87,6 @@ def _from_words(rest: list[str], older: Mapping[str, Mapping[str, str]]) -> str:
     numbered = _LAYER.fullmatch(first)
     i = int(numbered[2]) if numbered else 0
     template = older["layers"].get(f"{numbered[1]}{{i}}" if numbered else first, first)
-    head = template.format(i=f"_{i}" if i else "")
+    head = template.replace("{i}", f"_{i}" if i else "")
     words = [older["sublayers"].get(w, w) for w in inner]
     return "/".join([head, *words, older["variables"].get(variable.removesuffix(":0"), variable)])
