@@ -12,8 +12,9 @@ from portkit.errors import PortkitError
 
 if TYPE_CHECKING:
     from portkit.api import convert, inspect
+    from portkit.difference.compare import diff
 
-__all__ = ["PortkitError", "__version__", "convert", "inspect"]
+__all__ = ["PortkitError", "__version__", "convert", "diff", "inspect"]
 __version__ = "0.1.0"
 
 
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the api module has
         from portkit import api
 
         return getattr(api, name)
+    if name == "diff":
+        from portkit.difference.compare import diff
+
+        return diff
     raise AttributeError(f"module 'portkit' has no attribute {name!r}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from portkit import __version__
+from portkit.cli_diff import diff
 from portkit.errors import PortkitError
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ def _reading(command: Callable[..., None]) -> Callable[..., None]:
 @click.version_option(__version__, prog_name="portkit")
 def main() -> None:
     """Port BERT-like checkpoints between Hugging Face, KerasHub and Burn, and prove that they compute the same."""
+
+
+main.add_command(diff)
 
 
 @main.command()
