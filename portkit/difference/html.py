@@ -132,7 +132,7 @@ def _all(diff: Diff) -> Markup:
     other = [t for t in diff.tensors if t.state != "equal"]
     equal = [t for t in diff.tensors if t.state == "equal"]
     head = ("tensor", "state", "shape", "dtype", *_NUMBERS, "what may have happened")
-    parts = [_table("Tensors that are not equal bit for bit", head, map(_tensor, other))] if other else []
+    parts = [_table("Tensors that are not equal bit for bit", head, map(_tensor, other), "numbers")] if other else []
     if equal:
         table = _table("Equal tensors", head[:4], (_tensor(t)[:4] for t in equal))
         parts.append(_details(f"{len(equal)} equal tensors", table))
@@ -146,11 +146,11 @@ def _tensor(tensor: TensorDiff) -> tuple[str, ...]:
     return tensor.name, tensor.state, shapes, dtypes, *numbers, said
 
 
-def _table(caption: str, head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Markup:
+def _table(caption: str, head: Iterable[str], rows: Iterable[tuple[str, ...]], kind: str | None = None) -> Markup:
     """A table whose first column names the row."""
     top = tag("thead", tag("tr", *(tag("th", h, scope="col") for h in head)))
     body = tag("tbody", *(tag("tr", tag("th", r[0], scope="row"), *(tag("td", c) for c in r[1:])) for r in rows))
-    return _scroll(caption, tag("table", tag("caption", caption), top, body, class_="list"))
+    return _scroll(caption, tag("table", tag("caption", caption), top, body, class_=kind))
 
 
 def _scroll(label: str, table: Markup) -> Markup:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FEW = 4  # units in the last place that another order of the same arithmetic may cost
 _A_FEW = 0.01  # of all elements
 _KIN = 0.9  # correlation of a tensor with itself after more training
-_AS_INITIALISED = 0.05  # relative
+_AS_INITIALISED = 0.05  # relative, beside what a sample of that size is off by chance
 _NARROW = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
 
 
@@ -100,7 +100,7 @@ def initialised(pair: Pair) -> Iterator[Finding]:
         return
     for side, checkpoint, std in zip("AB", pair.sides, n.std, strict=True):
         spread = float(checkpoint.config.values.get("initializer_range") or 0.02)
-        if abs(std - spread) < _AS_INITIALISED * spread:
+        if abs(std / spread - 1) < _AS_INITIALISED + 2 / math.sqrt(n.count):
             text = f"{side} looks freshly initialised: its standard deviation is initializer_range ({spread:g})"
             yield Finding("initialised", f"{text}, and nothing of the other side is in it", certain=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 EQUAL, CAST, TOLERATED, DIFFERS, SHAPE, ONLY_A, ONLY_B = STATES = (
@@ -175,7 +175,7 @@ class Diff:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it for JSON; numbers that are not finite are null."""
-        whole = {f.name: getattr(self, f.name) for f in fields(self)}
+        whole = _shallow(self)
         summary = {"equal": self.equal, "exit_code": self.exit_code, "compared": self.compared}
         first = self.first.name if self.first else None
         plain: dict[str, Any] = _plain({**summary, "first": first, "differing": self.differing, **whole})
@@ -189,7 +189,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
-    if hasattr(value, "__dataclass_fields__"):
-        extra = {"share": value.share} if isinstance(value, Numbers) else {}
-        return _plain({**asdict(value), **extra})
-    return value
+    if isinstance(value, Numbers):
+        return _plain({**_shallow(value), "share": value.share})
+    return _plain(_shallow(value)) if is_dataclass(value) else value
+
+
+def _shallow(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the dataclasses above
+    return {f.name: getattr(value, f.name) for f in fields(value)}

@@ -95,7 +95,7 @@ def _different(diff: Diff) -> str:
 
 def _group(text: str, tensors: list[TensorDiff]) -> Group:
     related = [t.numbers.correlation for t in tensors if t.numbers and t.numbers.correlation is not None]
-    kin = tensors[0].findings[0].kind == "changed" and related
+    kin = tensors[0].findings[0].kind == "changed" and not tensors[0].findings[0].certain and related
     more = f", correlation {' to '.join(dict.fromkeys(f'{f(related):.3f}' for f in (min, max)))}" if kin else ""
     return Group(text + more, ranged(t.name for t in tensors), len(tensors))
 

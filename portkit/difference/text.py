@@ -49,7 +49,7 @@ def columns(numbers: Numbers) -> tuple[str, ...]:
     at = "[" + ", ".join(map(str, numbers.at)) + "]"
     sizes = (number(numbers.max_abs), number(numbers.relative), number(numbers.ulp))
     related = "-" if numbers.correlation is None else f"{numbers.correlation:.3f}"
-    return (*sizes, f"{numbers.share:.2%}", related, f"{at} {numbers.left:.6g} | {numbers.right:.6g}")
+    return (*sizes, f"{numbers.share:.2%}", related, f"{at} {numbers.left:.5g} | {numbers.right:.5g}")
 
 
 def _side(label: str, side: Side) -> Iterator[str]:
