@@ -106,13 +106,13 @@ def _part(a: Array, b: Array, tolerance: Tolerance) -> _Part:
     flat = int(apart.argmax())
     largest = (float(apart.flat[flat]), flat) if other.any() else _NONE
     apart[broken] = 0.0
-    dots = (x.sum(), y.sum(), _dot(x, x), _dot(y, y), _dot(x, y), _dot(apart, apart))
+    dots = (x.sum(), y.sum(), (x * x).sum(), (y * y).sum(), (x * y).sum(), (apart * apart).sum())  # no BLAS: no threads
     return _Part(
         count=x.size,
         differing=int(other.sum()),
         not_finite=int(broken.sum()),
         beyond=int(outside.sum()),
-        ulp=_ulp(a, b, other & ~odd) if _is_float(a) else 0,
+        ulp=_ulp(a, b, odd) if _is_float(a) else 0,
         largest=largest,
         sums=tuple(float(d) for d in dots),
     )
@@ -123,27 +123,27 @@ def _shifted(part: _Part, by: int) -> _Part:
     return replace(part, largest=(size, place + by if place >= 0 else place))
 
 
-def _dot(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    return float(np.vdot(x, y))
-
-
 def _is_float(array: Array) -> bool:
     return array.dtype.kind not in "iub"
 
 
-def _ulp(a: Array, b: Array, where: NDArray[np.bool_]) -> int:
-    """Largest distance of two floats on the line of all floats of their dtype."""
-    if not where.any():
-        return 0
-    x, y = _ranks(bits(a)[where]), _ranks(bits(b)[where])
-    return int(np.where(x > y, x - y, y - x).max())
+def _ulp(a: Array, b: Array, odd: NDArray[np.bool_]) -> int:
+    """Largest distance of two floats on the line of all floats of their dtype, but where one is not finite."""
+    x, y = _ranks(a), _ranks(b)
+    if odd.any():
+        x, y = x[~odd], y[~odd]
+    unsigned = f"u{x.dtype.itemsize}"
+    apart = np.maximum(x, y).view(unsigned) - np.minimum(x, y).view(
+        unsigned
+    )  # wraps where signed numbers would overflow
+    return int(apart.max(initial=0))
 
 
-def _ranks(patterns: Array) -> NDArray[np.unsignedinteger]:
-    """IEEE bit patterns in the order of their values: a set sign bit counts downward."""
-    unsigned: NDArray[np.unsignedinteger] = patterns.astype(f"u{patterns.dtype.itemsize}")
-    sign = unsigned.dtype.type(1 << (8 * unsigned.dtype.itemsize - 1))
-    return np.where(unsigned & sign, ~unsigned, unsigned | sign)
+def _ranks(array: Array) -> NDArray[np.signedinteger]:
+    """Floats as integers in the same order: a set sign bit counts downward."""
+    size = array.dtype.itemsize
+    patterns: NDArray[np.signedinteger] = array.view(f"i{size}")
+    return patterns ^ ((patterns >> (8 * size - 1)) & np.iinfo(patterns.dtype).max)
 
 
 def _ratio(above: float, below: float) -> float:

@@ -66,7 +66,7 @@ def side_of(checkpoint: Checkpoint, compared: Collection[str]) -> Side:
     absent = [n for n in checkpoint.logical() if n not in anatomy.stored and n not in compared]
     tied = {n: f"tied to {anatomy.slots[n].place.tied}" for n in absent}
     return Side(
-        path=checkpoint.folder.path.name or str(checkpoint.folder.path),
+        path=str(checkpoint.folder.path),
         layout=anatomy.layout,
         format=container.format,
         family=anatomy.table.family,
