@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import click
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "docs/architecture.md", "docs/tables.md", "CHANGELOG.md")
+DOCUMENTS = ("README.md", "docs/architecture.md", "docs/diff.md", "docs/tables.md", "CHANGELOG.md")
 TOY_CONFIG = {
     "model_type": "toybert",
     "vocab_size": 31,

@@ -27,9 +27,10 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("moves",),
     ("plan",),
     ("execute", "record"),
-    ("verify",),
+    ("verify", "difference"),
     ("api",),
     ("render",),
+    ("cli_diff",),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

@@ -117,7 +117,9 @@ def changed(pair: Pair) -> Iterator[Finding]:
         yield Finding("changed", f"{many}, all others are equal bit for bit", certain=True)
     elif n.correlation is not None and n.correlation >= _KIN:
         yield Finding("changed", "the same tensor, trained further or perturbed", certain=False)
-    elif not _related(pair):
+    elif _related(pair):
+        yield Finding("changed", "partly the same, and nothing known explains the difference", certain=False)
+    else:
         yield Finding("changed", "other numbers altogether: no correlation", certain=False)
 
 
