@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -191,6 +192,42 @@ def test_what_no_row_explains_is_compared_as_it_lies(tmp_path):
     assert portkit.diff(a, tmp_path / "burn").equal  # kept beside the weights, and looked at there
 
 
+ODD = {  # what no row explains may be anything
+    "whole numbers": (np.arange(6), np.arange(6)[::-1].copy()),
+    "a single number": (np.array(3.0, "f4"), np.array(-3.0, "f4")),
+    "truths": (np.array([True, False, True]), np.array([True, True, True])),
+    "nothing": (np.zeros((0, 3), "f4"), np.zeros((0, 4), "f4")),
+    "infinities": (np.array([np.inf, -np.inf, 1, 2], "f4"), np.array([np.inf, np.inf, 1, 2], "f4")),
+    "large numbers": (np.array([1e300, -1e300, 7.0]), np.array([-1e300, 1e300, 8.0])),
+    "whole and broken numbers": (np.array([1, 2, 3]), np.array([1.0, 2.5, 3.0], "f4")),
+    "other dimensions": (np.zeros((2, 3), "f4"), np.zeros(6, "f4")),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_anything_can_be_compared(tmp_path, kind):
+    facts = facts_for("bert", "model")
+    a, b = (
+        write_hf(tmp_path / name, {**saved_state(facts), "odd.thing": odd}, config_for("bert", facts))
+        for name, odd in zip("ab", ODD[kind], strict=True)
+    )
+    diff = portkit.diff(a, b)
+    assert diff.differing == ("unexplained.odd.thing",)
+    assert diff.first.state == ("differs" if ODD[kind][0].shape == ODD[kind][1].shape else "shape")
+    assert states(portkit.diff(a, a)) == {"equal": 56}
+    json.dumps(diff.as_dict(), allow_nan=False)
+
+
+def test_the_same_whole_numbers_in_another_dtype(tmp_path):
+    facts = facts_for("bert", "model")
+    a, b = (
+        write_hf(tmp_path / d, {**saved_state(facts), "odd": np.arange(6, dtype=d)}, config_for("bert", facts))
+        for d in ("i8", "f4")
+    )
+    assert states(portkit.diff(a, b)) == {"equal": 55, "cast": 1}
+    assert portkit.diff(a, b).tensors[-1].note == "I64 in A, F32 in B: the same numbers in both"
+
+
 @pytest.mark.parametrize(
     ("family", "changes", "name", "values"),
     [
@@ -322,3 +359,17 @@ def test_real_checkpoints_equal_their_conversions(real, tmp_path, name):
     diff = portkit.diff(source, tmp_path / "burn")
     assert (diff.exit_code, diff.compared) == (0, len(diff.tensors))
     assert diff.compared > 100
+
+
+def test_one_pair_of_tensors_is_in_memory(tmp_path):
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024, "num_hidden_layers": 8}
+    a = model(tmp_path / "a", **sizes)
+    portkit.convert(a, tmp_path / "burn", to="burn", form="safetensors", verify="none")
+    b = edited(tmp_path / "burn", tmp_path / "b", lambda t: {n: x * np.float32(1.001) for n, x in t.items()})
+    held = (a / "model.safetensors").stat().st_size
+    for other, share in ((tmp_path / "burn", 0.3), (b, 0.5)):  # of one side; the largest pair is 0.08 of it
+        tracemalloc.start()
+        compared = portkit.diff(a, other).compared
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (compared, peak < share * held) == (135, True), peak / held

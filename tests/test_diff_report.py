@@ -85,6 +85,17 @@ def test_text_names_shapes_sides_and_what_was_ignored(tmp_path):
     assert "\n  only in A: pooler.kernel, pooler.bias\n" in text
 
 
+def test_long_values_and_long_lists_are_cut(tmp_path):
+    facts = facts_for("bert", "model")
+    steps = {f"optimizer.{i}": np.arange(3, dtype="f4") + i for i in range(9)}
+    a = write_hf(tmp_path / "a", saved_state(facts), config_for("bert", facts, note="n" * 500))
+    b = write_hf(tmp_path / "b", {**saved_state(facts), **steps}, config_for("bert", facts))
+    text = run("diff", a, b, code=1)
+    assert f"\n  noted        config.note: {'n' * 200} … | none (portkit does not read this field)\n" in text
+    assert "\n  only in B: unexplained.optimizer.0, unexplained.optimizer.1, " in text
+    assert " and 5 more\n" in text
+
+
 def test_long_tables_say_that_they_are_cut(tmp_path):
     a = model(tmp_path / "a")
     b = edited(a, tmp_path / "b", lambda t: {n: x.astype("f2").astype("f4") for n, x in t.items()})

@@ -53,6 +53,11 @@ class Pair:
         return self.whole[1][self.starts[1] :] if any(self.starts) else self.whole[1]
 
     @property
+    def floats(self) -> bool:
+        """Whether both sides hold floats; what no row explains may be anything."""
+        return self.a.dtype.kind not in "iub"
+
+    @property
     def part(self) -> str:
         """`kernel`, `bias`, `scale` or `table`."""
         return self.name.rpartition(".")[2]
@@ -81,6 +86,11 @@ def judge(guess: Guess, kind: str, plain: float | None) -> Finding | None:
     """
     if guess.left.shape != guess.right.shape or not guess.right.size:
         return None
+    with np.errstate(all="ignore"):  # what is not finite ends as a guess that does not hold
+        return _judge(guess, kind, plain)
+
+
+def _judge(guess: Guess, kind: str, plain: float | None) -> Finding | None:
     exact, left, total, squares = True, 0.0, 0.0, 0.0
     for start, block, y in blocks(guess.left, guess.right):
         x = guess.via(block if guess.rows is None else guess.left[guess.rows[start : start + len(y)]])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from portkit.difference.heat import LEVELS, Cell, Heat, heat_of
 from portkit.difference.markup import Markup, tag
-from portkit.difference.summary import compared, counts, groups, verdict
+from portkit.difference.summary import compared, counts, groups, skipped, verdict
 from portkit.difference.text import columns, shown
 from portkit.formats.write import replacing
 
@@ -63,7 +63,7 @@ def _sides(diff: Diff) -> Markup:
 
 
 def _skipped(label: str, side: Side) -> Iterable[str]:
-    return (f"{label}, {name}: {why}" for name, why in side.skipped.items())
+    return (f"{label}, {', '.join(names)}: {why}" for why, names in skipped(side).items())
 
 
 def _map(heat: Heat) -> Markup:

@@ -52,12 +52,13 @@ def constant(pair: Pair) -> Iterator[Finding]:
 
 def negated(pair: Pair) -> Iterator[Guess]:
     """The sign of every number is turned."""
-    yield Guess("B is A with the sign turned", pair.a, pair.b, np.negative)
+    if pair.floats:
+        yield Guess("B is A with the sign turned", pair.a, pair.b, np.negative)
 
 
 def scaled(pair: Pair) -> Iterator[Guess]:
     """Every number is multiplied by one factor, or has one number added."""
-    if pair.numbers is None or not pair.a.size:
+    if pair.numbers is None or not pair.floats or not pair.a.size:
         return
     some = [x.reshape(-1)[:BLOCK].astype(np.float64) for x in (pair.a, pair.b)]
     place = int(np.abs(some[0]).argmax())
@@ -75,7 +76,7 @@ def rounded(pair: Pair) -> Iterator[Guess]:
     """A side went through a narrower dtype on its way and came back with fewer digits."""
     for dtype, name in _NARROW.items():
         for text, one, other in (("B is A", pair.a, pair.b), ("A is B", pair.b, pair.a)):
-            if one.dtype.itemsize > NUMPY_DTYPES[dtype].itemsize:
+            if pair.floats and one.dtype.itemsize > NUMPY_DTYPES[dtype].itemsize:
                 yield Guess(f"{text} rounded through {name}", one, other, partial(_through, dtype))
 
 
@@ -139,9 +140,9 @@ def _only(array: Array) -> float | None:
 
 def _near(value: float) -> tuple[float, ...]:
     """The single-precision numbers that may have been meant: a quotient of rounded numbers is off by one or so."""
-    middle = np.float32(value)
-    if not np.isfinite(middle):
+    if not abs(value) < float(np.finfo(np.float32).max):
         return ()
+    middle = np.float32(value)
     ends = np.float32(-np.inf), np.float32(np.inf)
     return (float(middle), *(float(np.nextafter(middle, end)) for end in ends))
 

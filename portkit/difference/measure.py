@@ -72,7 +72,8 @@ def measure(a: Array, b: Array, tolerance: Tolerance = Tolerance()) -> Numbers:
     """Compare two arrays of the same shape and dtype. NaN on one side counts as the largest difference there is."""
     width = math.prod(a.shape[1:])
     parts = (_shifted(_part(x, y, tolerance), start * width) for start, x, y in blocks(a, b))
-    total = reduce(lambda x, y: x + y, parts, _Part())
+    with np.errstate(over="ignore"):  # squares of large numbers become infinite, and are said to be
+        total = reduce(lambda x, y: x + y, parts, _Part())
     flat = max(total.largest[1], 0)
     at = tuple(int(i) for i in np.unravel_index(flat, a.shape)) if a.size else ()
     left, right = (float(x.reshape(-1)[flat]) if x.size else 0.0 for x in (a, b))

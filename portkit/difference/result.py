@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EQUAL, CAST, TOLERATED, DIFFERS, SHAPE, ONLY_A, ONLY_B = STATES = (
     "equal",  # the same bits
@@ -123,7 +126,7 @@ class Side:
     task: str
     dtypes: tuple[str, ...]
     tensors: int
-    skipped: dict[str, str]
+    skipped: Mapping[str, str]
 
 
 @dataclass(frozen=True)

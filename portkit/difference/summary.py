@@ -12,7 +12,7 @@ from portkit.difference.result import CAST, DIFFERS, EQUAL, ONLY_A, ONLY_B, SHAP
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from portkit.difference.result import Diff, FieldDiff, Finding, TensorDiff
+    from portkit.difference.result import Diff, FieldDiff, Finding, Side, TensorDiff
 
 PLACES = ("facts.head_style", "facts.position_scheme")  # that say where a part of the function lives, not what it is
 
@@ -42,6 +42,14 @@ def unmeasured(diff: Diff) -> dict[str, tuple[str, ...]]:
         a, b = tensor.shapes
         found[f"shape {a} in A, {b} in B" if tensor.state == SHAPE else tensor.state].append(tensor.name)
     return {what: ranged(names) for what, names in found.items()}
+
+
+def skipped(side: Side) -> dict[str, tuple[str, ...]]:
+    """What of a side was not compared, by the reason."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, why in side.skipped.items():
+        found[why].append(name)
+    return {why: ranged(names) for why, names in found.items()}
 
 
 def counts(diff: Diff) -> str:

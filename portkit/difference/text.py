@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from portkit.difference.markup import plain
-from portkit.difference.summary import compared, counts, groups, unmeasured, verdict
+from portkit.difference.summary import compared, counts, groups, skipped, unmeasured, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 24  # tensors that a table lists; the rest is counted
 _NAMES = 4  # names that a finding lists
+_LONG = 200  # characters of a field's value
 
 
 def render_diff(diff: Diff) -> str:
@@ -56,7 +57,8 @@ def _side(label: str, side: Side) -> Iterator[str]:
     dtypes = ", ".join(side.dtypes)
     what = f"{side.layout} ({side.format}), {side.family}, {side.task}, {side.tensors} tensors in {dtypes}"
     yield f"{label}  {side.path}: {what}"
-    yield from (f"  not compared {name}: {why}" for name, why in side.skipped.items())
+    for why, names in skipped(side).items():
+        yield f"  not compared {_some(names)}: {why}"
 
 
 def _fields(diff: Diff) -> Iterator[str]:
@@ -64,7 +66,12 @@ def _fields(diff: Diff) -> Iterator[str]:
     yield f"fields         {len(diff.fields) - len(other)} of {len(diff.fields)} equal"
     for field in other:
         note = f" ({field.note})" if field.note else ""
-        yield f"  {field.state:<12} {field.name}: {shown(field.a)} | {shown(field.b)}{note}"
+        yield f"  {field.state:<12} {field.name}: {_brief(field.a)} | {_brief(field.b)}{note}"
+
+
+def _brief(value: object) -> str:
+    text = shown(value)
+    return text if len(text) <= _LONG else f"{text[:_LONG]} …"
 
 
 def _notes(diff: Diff) -> Iterator[str]:
