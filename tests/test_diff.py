@@ -362,14 +362,14 @@ def test_real_checkpoints_equal_their_conversions(real, tmp_path, name):
 
 
 def test_one_pair_of_tensors_is_in_memory(tmp_path):
-    sizes = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024, "num_hidden_layers": 8}
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024, "num_hidden_layers": 5}
     a = model(tmp_path / "a", **sizes)
     portkit.convert(a, tmp_path / "burn", to="burn", form="safetensors", verify="none")
     b = edited(tmp_path / "burn", tmp_path / "b", lambda t: {n: x * np.float32(1.001) for n, x in t.items()})
     held = (a / "model.safetensors").stat().st_size
-    for other, share in ((tmp_path / "burn", 0.3), (b, 0.5)):  # of one side; the largest pair is 0.08 of it
+    for other, share in ((tmp_path / "burn", 0.3), (b, 0.5)):  # of one side; the largest pair is 0.13 of it
         tracemalloc.start()
         compared = portkit.diff(a, other).compared
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert (compared, peak < share * held) == (135, True), peak / held
+        assert (compared, peak < share * held) == (87, True), peak / held

@@ -76,7 +76,7 @@ def _compare(item: Item, sides: tuple[Checkpoint, Checkpoint], ties: Ties, toler
     if equal_bits(pair.a, pair.b):
         return _equal(item)
     numbers = measure(pair.a, pair.b, tolerance)
-    numbers = replace(numbers, at=tuple(i + n for i, n in zip(numbers.at, (item.starts[0], *(0,) * 9), strict=False)))
+    numbers = replace(numbers, at=tuple(i + item.starts[0] if dim == 0 else i for dim, i in enumerate(numbers.at)))
     if tolerance.given and not numbers.beyond:
         return _result(item, TOLERATED, numbers=numbers)
     return _result(item, DIFFERS, numbers=numbers, findings=diagnose(replace(pair, numbers=numbers)))
