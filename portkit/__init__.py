@@ -13,16 +13,27 @@ from portkit.errors import PortkitError
 
 if TYPE_CHECKING:
     from portkit.api import convert, inspect
+    from portkit.difference.compare import diff
     from portkit.explain import explain_tensor
     from portkit.golden.check import golden_check
     from portkit.golden.record import golden_record
 
-__all__ = ["PortkitError", "__version__", "convert", "explain_tensor", "golden_check", "golden_record", "inspect"]
+__all__ = [
+    "PortkitError",
+    "__version__",
+    "convert",
+    "diff",
+    "explain_tensor",
+    "golden_check",
+    "golden_record",
+    "inspect",
+]
 __version__ = "0.1.0"
 
 _HOMES = {
     "convert": "portkit.api",
     "inspect": "portkit.api",
+    "diff": "portkit.difference.compare",
     "explain_tensor": "portkit.explain",
     "golden_check": "portkit.golden.check",
     "golden_record": "portkit.golden.record",

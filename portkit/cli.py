@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from portkit import __version__
+from portkit.cli_diff import diff
 from portkit.cli_explain import explain
 from portkit.cli_golden import golden
 from portkit.cli_options import reading
@@ -43,9 +44,8 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-main.add_command(explain)
-main.add_command(golden)
-main.add_command(verify)
+for _command in (diff, explain, golden, verify):
+    main.add_command(_command)
 
 
 @main.command()

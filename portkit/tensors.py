@@ -79,6 +79,7 @@ class LazyTensor:
     read: Callable[[], Array]
     at: tuple[int, int] | None = None  # byte range in its file, where the format has one
     file: str = ""  # name of the file it lies in, for messages
+    part: Callable[[int, int], bytes] | None = None  # reads stored bytes: offset in the tensor, size
 
     @property
     def name(self) -> str:

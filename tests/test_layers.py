@@ -32,9 +32,10 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("verify",),
     ("golden",),
     ("record", "render_proofs"),
+    ("difference",),
     ("api", "junit"),
     ("render", "render_golden", "render_explain", "cli_options"),
-    ("cli_golden", "cli_explain", "cli_verify"),
+    ("cli_diff", "cli_golden", "cli_explain", "cli_verify"),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

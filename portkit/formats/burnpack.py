@@ -167,7 +167,8 @@ def _check_padding(source: Source, index_end: int, start: int) -> None:
 
 def _lazy(source: Source, entry: Entry, start: int) -> LazyTensor:
     at = (start + entry.start, start + entry.end)
-    return LazyTensor(entry.spec, entry.dtype.reader(source, at[0], entry.spec.shape), at, source.name)
+    read = entry.dtype.reader(source, at[0], entry.spec.shape)
+    return LazyTensor(entry.spec, read, at, source.name, source.part(at[0]))
 
 
 def _notes(index: Mapping[str, Any], entries: Sequence[Entry], extras: BurnpackExtras) -> tuple[str, ...]:

@@ -83,7 +83,8 @@ def _new(data: Mapping[str, Node], name: str, source: Source) -> LazyTensor:
         found = f"{blob.size} bytes"
         raise unreadable(where, "shape and size disagree", expected=f"{nbytes} bytes for {spec}", found=found)
     at = (blob.offset, blob.offset + blob.size)
-    return LazyTensor(spec, dtype.reader(source, blob.offset, spec.shape), at, source.name)
+    read = dtype.reader(source, blob.offset, spec.shape)
+    return LazyTensor(spec, read, at, source.name, source.part(blob.offset))
 
 
 def _old(data: Mapping[str, Node], name: str, metadata: Mapping[str, str], source: Source) -> LazyTensor:

@@ -177,4 +177,4 @@ def _tensor(source: Source, start: int, name: str, entry: Mapping[str, Any]) -> 
     spec = TensorSpec(name, tuple(entry["shape"]), entry["dtype"])
     first, end = entry["data_offsets"]
     read = partial(source.array, start + first, spec.shape, NUMPY_DTYPES[spec.dtype])
-    return LazyTensor(spec, read, (start + first, start + end), source.name)
+    return LazyTensor(spec, read, (start + first, start + end), source.name, source.part(start + first))

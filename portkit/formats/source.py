@@ -51,6 +51,10 @@ class Source:
             raise _ended(self.path, offset, size)
         return data
 
+    def part(self, start: int) -> Callable[[int, int], bytes]:
+        """A function that reads bytes of what begins at `start`, for comparisons that need no array."""
+        return lambda offset, size: self.read(start + offset, size)
+
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
         """The C-contiguous array at `offset`. Raises UnreadableError when the file ends before it does."""
         out = np.empty(shape, dtype)
