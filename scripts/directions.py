@@ -21,7 +21,7 @@ from hf_folders import small_model  # noqa: E402 - the tests' models, all sizes 
 import portkit  # noqa: E402
 from portkit.checkpoint import Checkpoint, open_checkpoint  # noqa: E402
 from portkit.runtimes.reference import run_reference  # noqa: E402
-from portkit.verify.inputs import choose_inputs  # noqa: E402
+from portkit.verify.inputs import choose_inputs, shared_facts  # noqa: E402
 
 LAYOUTS = ("hf", "keras", "burn")
 DIRECTIONS = tuple((a, b) for a in LAYOUTS for b in LAYOUTS if a != b)
@@ -53,7 +53,8 @@ def cell(family: str, task: str, source: str, target: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         at = Path(folder)
         try:
-            start = native(small_model(at / "hf", family, task), at, source)
+            types = 1 if family == "roberta" else 2  # as published
+            start = native(small_model(at / "hf", family, task, type_vocab_size=types), at, source)
         except portkit.PortkitError:
             return "none"  # that framework has no such model
         try:
@@ -79,8 +80,8 @@ def native(folder: Path, at: Path, layout: str) -> Path:
 
 def change(source: Checkpoint, target: Checkpoint) -> str:
     """By how much the function differs, of the last output."""
-    inputs = choose_inputs(min(source.facts, target.facts, key=lambda f: f.usable_length))
-    a, b = (run_reference(c.facts, c.forward_tensors(), inputs, np.float64) for c in (source, target))
+    inputs = choose_inputs(shared_facts(source.facts, target.facts))
+    a, b = (run_reference(c.facts, c.forward_tensors(), inputs, "float64") for c in (source, target))
     last = "logits" if "logits" in a else [n for n in a if n.startswith("hidden_states")][-1]
     apart = np.sqrt(np.square(a[last] - b[last]).mean() / np.square(a[last]).mean())
     return f"{apart:.0e}"
