@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from portkit.candidates import BACKBONE, Candidate, Wanted, candidates_for
+from portkit.candidates import Candidate, Wanted, candidates_for
 from portkit.errors import Problem, UnknownModelError
 from portkit.names import check_form
 from portkit.table.load import suggestion
@@ -42,7 +42,7 @@ class Anatomy:
     unexplained: tuple[str, ...]
     removed: tuple[str, ...]
     evidence: tuple[str, ...]
-    whole: Anatomy | None = None  # of all that is in the file, where only its backbone was asked for
+    whole: Anatomy | None = None  # of all that is in the file, where less was asked for
 
 
 def identify(
@@ -68,7 +68,7 @@ def identify(
     chosen, why = _decide(finalists, config, wanted.task, told=bool(evidence))
     _check_architecture(chosen, candidates, config, wanted)
     anatomy = _anatomy(chosen, (*evidence, *why))
-    if wanted.task != BACKBONE or not anatomy.unexplained:
+    if wanted.task is None or not anatomy.unexplained:
         return anatomy
     return replace(anatomy, whole=_whole(names, config, chosen, tables, replace(wanted, task=None)))
 
@@ -76,7 +76,7 @@ def identify(
 def _whole(
     names: tuple[str, ...], config: Mapping[str, Any], chosen: Candidate, tables: Tables, wanted: Wanted
 ) -> Anatomy | None:
-    """The anatomy with the head that goes with a backbone, where the file has one."""
+    """The anatomy of everything, where the file has more of a head than was asked for."""
     every = candidates_for(names, [chosen.storage.name], [chosen.table], tables, wanted)
     fitting = [c for c in every if not c.missing and len(c.filled) > len(chosen.filled) and not c.task.bare]
     best = max((c.rank for c in fitting), default=None)

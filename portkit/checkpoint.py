@@ -40,7 +40,7 @@ class Checkpoint:
 
     `sizes` is the size of every letter of the table, `dead` the stored tensors that no forward pass reads, with the
     reason, `spare` what an earlier conversion kept beside the weights, `borrowed` what of it counts as the model's.
-    `whole` is the same file with its head, where only the backbone was asked for.
+    `whole` is the same file with all of its heads, where less was asked for.
     """
 
     folder: Folder
@@ -89,7 +89,7 @@ class Checkpoint:
         return tensors
 
     def aside(self) -> dict[str, str]:
-        """Logical name -> stored name of what the file holds besides the backbone that was asked for."""
+        """Logical name -> stored name of what the file holds besides what was asked for."""
         stored = self.whole.anatomy.stored if self.whole else {}
         return {logical: name for logical, name in stored.items() if logical not in self.anatomy.stored}
 

@@ -29,7 +29,8 @@ class Change:
 def task_with_head(source: Checkpoint, table: Table, task: Task, layout: str) -> tuple[Task, tuple[str, ...]]:
     """The task of the target: one with a head from the residue, where an earlier conversion kept a whole one there."""
     wanted = table.tasks.get(source.spare.task)
-    if wanted is None or not task.bare or wanted.bare or layout not in wanted.classes:
+    less = wanted is not None and {*task.groups} < {*wanted.groups, "pooler"} and task is not wanted
+    if wanted is None or not less or layout not in wanted.classes:
         return task, ()
     places = {f"{row.name}.{part}": p for row in table.rows_of(wanted.groups) for part, p in row.places[layout].items()}
     own = [n for n, p in places.items() if "{" not in n and p.name and not p.tied and n not in source.anatomy.slots]
@@ -90,7 +91,7 @@ def _labels_again(source: Checkpoint, task: Task) -> dict[str, Any]:
     rows = source.anatomy.table.rows_of(task.groups)
     heads = [f"{r.name}.kernel" for r in rows if set(r.signature.outputs) & set(letters)]
     kernels = [source.spare.whole[n] for n in heads if n in source.spare.whole]
-    return {"num_labels": kernels[0].spec.shape[-1]} if kernels and source.anatomy.task.bare else {}
+    return {"num_labels": kernels[0].spec.shape[-1]} if kernels and source.anatomy.task is not task else {}
 
 
 def _rows(source: Checkpoint, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
