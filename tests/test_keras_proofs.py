@@ -1,0 +1,69 @@
+"""KerasHub in the proofs: real checkpoints there and back, chains through all three frameworks, both backends."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+import pytest
+from hf_folders import assert_same_state, read_state, small_model
+
+import portkit
+from portkit.runtimes.keras_runtime import keras_label
+
+pytestmark = [
+    pytest.mark.keras,
+    pytest.mark.hf,
+    pytest.mark.skipif(importlib.util.find_spec("keras_hub") is None, reason="KerasHub is not installed"),
+]
+BAR = 1e-5  # absolute, against the source with the target's facts
+TASKS = {"minilm": None, "rxnfp-classes": None, "rxnfp-pretrained": "masked_lm"}
+
+
+def proved(source, target, to, **options):
+    """A conversion whose three proofs were made in the real frameworks, and hold."""
+    result = portkit.convert(source, target, to=to, **options)
+    assert result.verification.results == {"tensors": "pass", "facts": "pass", "forward": "pass"}
+    assert not any(run.stood_in for run in result.forward.runs)
+    return result
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", TASKS)
+def test_real_checkpoints_go_there_and_back(real, name, tmp_path):
+    source, task = real(name), TASKS[name]
+    there = proved(source, tmp_path / "keras", "keras", open_with={"task": task} if task else {})
+    assert there.forward.target.runtime == keras_label()
+    assert max(a.max_abs for a in there.forward.agreements) < BAR
+    assert {"hidden_act"} <= set(there.plan.changes)
+    assert all(0 < c.relative < 0.05 for c in there.forward.changes)
+    portkit.convert(tmp_path / "keras", tmp_path / "back", to="hf", verify="tensors")
+    before, after = read_state(source), read_state(tmp_path / "back")
+    ignored = portkit.inspect(source).anatomy.ignored
+    assert_same_state(after, {n: t for n, t in before.items() if n not in ignored})
+
+
+@pytest.mark.burn
+@pytest.mark.skipif(shutil.which("portkit-burn") is None, reason="the program portkit-burn is not built")
+@pytest.mark.parametrize(
+    ("family", "task"), [("bert", "masked_lm"), ("roberta", "sequence_classification"), ("xlm-roberta", "model")]
+)
+def test_chain_is_proved_in_all_three_frameworks(tmp_path, family, task):
+    source = small_model(tmp_path / "hf", family, task)
+    proved(source, tmp_path / "keras", "keras")
+    proved(tmp_path / "keras", tmp_path / "burn", "burn")
+    proved(tmp_path / "burn", tmp_path / "again", "keras")
+    back = proved(tmp_path / "again", tmp_path / "back", "hf")
+    assert back.forward.source.runtime == keras_label()
+    assert_same_state(read_state(tmp_path / "back"), read_state(source))
+
+
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+@pytest.mark.parametrize(("family", "task"), [("bert", "sequence_classification"), ("roberta", "masked_lm")])
+def test_both_backends_agree(tmp_path, monkeypatch, family, task, backend):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    result = proved(small_model(tmp_path / "hf", family, task), tmp_path / "keras", "keras")
+    assert result.forward.target.runtime.endswith(f"{backend} backend")
+    assert max(a.max_abs for a in result.forward.agreements) < BAR
