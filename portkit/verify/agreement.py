@@ -8,6 +8,7 @@ With `exact` the float64 reference on the same weights and inputs, over real tok
 
 The noise is that of the dtype in which the target computes. Where the source computed in another one, the
 reference in the target's dtype is the measure instead of the source; 2^25 is float32's, see ROUNDING.
+An output of few numbers can come out right by luck, so its noise is at least the one of more rows, see `floors`.
 
 Why 8: other orders of summation stay below 2.5 times the noise, visible faults start at 90 times.
 Why rms and not the largest difference: it varies less between honest runs; the largest is reported beside it.
@@ -27,7 +28,7 @@ import numpy as np
 from portkit.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -170,12 +171,14 @@ def compare_outputs(
     dtype: str = "float32",
     dropped: Collection[str] = (),
     measure: Outputs | None = None,
+    floors: Mapping[str, float] = {},
 ) -> tuple[tuple[Agreement, ...], tuple[Problem, ...]]:
     """Compare every output of the reference, in its order, at the real tokens that `valid` [B, S] marks.
 
     `dtype` is the one that the target computed in, `measure` the run whose distance from `exact` is the noise, the
-    source's unless given. Outputs in `dropped` are left out. Any other that one of the three lacks, or that has
-    another shape, is a problem; so are no outputs at all and values that are not finite.
+    source's unless given, `floors` the least noise of some outputs. Outputs in `dropped` are left out. Any other that
+    one of the three lacks, or that has another shape, is a problem; so are no outputs at all and values that are not
+    finite.
     """
     wanted = [name for name in exact if name not in dropped]
     sides = {"source": source, "target": target}
@@ -188,7 +191,17 @@ def compare_outputs(
         problems.append(Problem("", "no output was compared", hint="a proof that looked at nothing proves nothing"))
     noisy = source if measure is None else measure
     agreements = [
-        _compare(name, exact[name], noisy[name], source[name], target[name], valid=valid, dtype=dtype) for name in whole
+        _compare(
+            name,
+            exact[name],
+            noisy[name],
+            source[name],
+            target[name],
+            valid=valid,
+            rounding=ROUNDING[dtype],
+            floor=floors.get(name, 0.0),
+        )
+        for name in whole
     ]
     return tuple(agreements), tuple(sorted(set(problems)))
 
@@ -227,16 +240,23 @@ def _compare(
     target: FloatArray,
     *,
     valid: NDArray[np.bool_],
-    dtype: str,
+    rounding: float,
+    floor: float,
 ) -> Agreement:
     with np.errstate(over="ignore", invalid="ignore"):  # not finite: reported as such, and it agrees with nothing
         scale, compared, _ = _rms(exact, np.zeros((), exact.dtype), valid)
-        noise = float(np.maximum(_rms(noisy, exact, valid)[0], ROUNDING[dtype] * scale))  # np.maximum keeps NaN
+        least = max(rounding * scale, floor)
+        noise = float(np.maximum(_rms(noisy, exact, valid)[0], least))  # np.maximum keeps NaN
         difference = _rms(target, exact, valid)[0]
         max_abs = _rms(target, source, valid)[2]
     limit = LIMIT * noise
     agrees = compared > 0 and math.isfinite(limit) and difference <= limit
     return Agreement(name, difference, noise, limit, _ratio(difference, noise), max_abs, agrees, compared)
+
+
+def noise_of(rounded: FloatArray, exact: FloatArray) -> float:
+    """rms(rounded - exact) of an output that has one vector for each row of the batch."""
+    return _rms(rounded, exact, np.ones((len(exact), 1), np.bool_))[0]
 
 
 def _ratio(difference: float, noise: float) -> float:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from portkit.errors import MissingRuntimeError, Problem
 from portkit.runtimes.outputs import device_of
-from portkit.verify.agreement import LIMIT, ForwardVerdict, Run, compare_outputs, describe, distances
+from portkit.verify.agreement import LIMIT, ForwardVerdict, Run, compare_outputs, describe, distances, noise_of
+from portkit.verify.inputs import FEW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -29,6 +30,8 @@ class Side:
     """Runs the framework; raises MissingRuntimeError when it is not installed. None: the reference is wanted."""
     reference: Callable[[str], Outputs]
     """Runs the reference on this side's tensors and facts, in the dtype of that name."""
+    many: Callable[[str], Outputs] | None = None
+    """The same on many short rows: on them the noise of an output is measured that has few numbers in the batch."""
     stand_in: bool = True
     """Whether the reference takes the place of a framework that is not installed."""
 
@@ -66,6 +69,7 @@ def compare_runs(
         dtype=target_run.dtype,
         dropped=dropped,
         measure=rounded,
+        floors=_floors(source, exact, target_run.dtype),
     )
     if not source_run.stood_in:
         problems += _strays(exact, source, ours, inputs, dropped)
@@ -95,6 +99,19 @@ def run_side(side: Side) -> tuple[Outputs, Run]:
     return side.reference(run.dtype), run
 
 
+def _floors(source: Side, exact: Outputs, dtype: str) -> dict[str, float]:
+    """The least noise of outputs with a vector per row that have so few numbers that all may be right by luck.
+
+    For normal errors an honest run of one number is more than 8 times another in 1 of 13 cases (an F-test with 1 and 1
+    degrees of freedom), one of four numbers in 1 of 1 400.
+    """
+    few = [name for name, array in exact.items() if array.ndim == 2 and array.size < FEW]
+    if source.many is None or not few:
+        return {}
+    truth, rounded = source.many("float64"), source.many(dtype)
+    return {name: noise_of(rounded[name], truth[name]) for name in few if name in truth}
+
+
 def _strays(
     exact: Outputs, source: Side, ours: Outputs, inputs: Inputs, dropped: Collection[str]
 ) -> tuple[Problem, ...]:
@@ -104,7 +121,15 @@ def _strays(
     float64 is judged by float32's: in float64 the reference is `exact` itself, and has no noise.
     """
     dtype = "float32" if source.own.dtype in _WIDE else source.own.dtype
-    agreements, _ = compare_outputs(exact, source.reference(dtype), ours, inputs.valid, dtype=dtype, dropped=dropped)
+    agreements, _ = compare_outputs(
+        exact,
+        source.reference(dtype),
+        ours,
+        inputs.valid,
+        dtype=dtype,
+        dropped=dropped,
+        floors=_floors(source, exact, dtype),
+    )
     far = next((item for item in agreements if not item.agrees), None)
     if far is None:
         return ()

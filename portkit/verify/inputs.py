@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LOGITS_BUDGET = 1 << 27  # elements of vocabulary-wide logits, padding included: 512 MB in float32
 _FEWEST_ROWS = 2  # below, nothing would be padded
+FEW = 32  # numbers: two rms of fewer are not sure to be of one size, see `many_rows`
+_SHORT = (2, 3, 5, 8)  # tokens
 
 
 def shared_facts(a: Facts, b: Facts) -> Facts:
@@ -37,11 +39,21 @@ def choose_inputs(facts: Facts, *, seed: int = 0, avoid: Collection[int] = ()) -
     and those to `avoid`, such as another model's pad id; every token type stands in one stretch of each row.
     Raises RefusedError when the model takes no tokens at all.
     """
-    lengths = _lengths(facts)
+    return _batch(facts, _lengths(facts), seed, avoid)
+
+
+def _batch(facts: Facts, lengths: tuple[int, ...], seed: int, avoid: Collection[int]) -> Inputs:
+    """Rows of these lengths, the longest first."""
     mask = (np.arange(lengths[0]) < np.array(lengths)[:, None]).astype(np.int64)
     ids = np.full(mask.shape, facts.pad_token_id, np.int64)
     ids[mask == 1] = _spread_ids(facts, sum(lengths), seed, avoid)
     return Inputs(ids, mask, _token_types(facts, lengths))
+
+
+def many_rows(facts: Facts, *, seed: int = 0) -> Inputs:
+    """As many short rows as the noise of any output needs: one number from each row is enough."""
+    lengths = sorted((min(_SHORT[i % len(_SHORT)], facts.usable_length) for i in range(FEW)), reverse=True)
+    return _batch(facts, tuple(lengths), seed, ())
 
 
 def _lengths(facts: Facts) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import MissingRuntimeError, Problem, UsageError
@@ -18,7 +19,7 @@ from portkit.tensors import LazyTensor
 from portkit.verify.agreement import Run
 from portkit.verify.coverage import HeadWatch, coverage_of
 from portkit.verify.forward import Side, compare_runs
-from portkit.verify.inputs import choose_inputs, shared_facts
+from portkit.verify.inputs import choose_inputs, many_rows, shared_facts
 from portkit.verify.presets import preset_of
 
 if TYPE_CHECKING:
@@ -110,11 +111,16 @@ def side_of(
     def reference(dtype: str) -> Outputs:
         return run_reference(checkpoint.facts, tensors, inputs, dtype, watch if dtype == "float64" else None)
 
+    @cache
+    def many(dtype: str) -> Outputs:
+        return run_reference(checkpoint.facts, tensors, many_rows(checkpoint.facts), dtype)
+
     narrowed = any(_narrows(tensor, like.get(name)) for name, tensor in tensors.items())
     runs = how.runtime != "reference" and (layout in _TAKES_TENSORS or not narrowed)
     where = device_label(how.device) if layout == "hf" else how.device.replace("auto", "cpu")
     name = keras_label() if layout == "keras" else _NAMES[layout]
-    return Side(Run(name, dtype, where), own if runs else None, reference, stand_in=how.runtime != "own")
+    run = Run(name, dtype, where)
+    return Side(run, own if runs else None, reference, many, stand_in=how.runtime != "own")
 
 
 def _rounded(tensors: Mapping[str, LazyTensor], like: Mapping[str, str]) -> dict[str, LazyTensor]:

@@ -17,7 +17,7 @@ from portkit.runtimes.transformers_runtime import run_transformers_tensors, tran
 from portkit.verify.agreement import Run
 from portkit.verify.coverage import coverage_of
 from portkit.verify.forward import Side, compare_runs
-from portkit.verify.inputs import choose_inputs
+from portkit.verify.inputs import Inputs, choose_inputs, many_rows
 
 
 def transformers(facts, logical, attention="eager", dtype="float32"):
@@ -300,3 +300,51 @@ def test_announced_function_is_the_one_that_the_target_is_measured_against():
     broken = transposed("layer.1.attention.query.kernel")(logical)
     assert judge(facts, logical, partial(side, tanh, broken), **told).first_divergence == "hidden_states.2"
     assert judge(facts, logical, partial(side, facts, logical), **told).first_divergence == "hidden_states.1"
+
+
+# ---------------------------------------------------------------- outputs of few numbers
+
+
+def one_logit(seed):
+    """A model with one label and the three words that a user gives it."""
+    facts = small_facts(task="sequence_classification", num_labels=1)
+    ids = np.random.default_rng(seed).integers(1, facts.vocab_size, (1, 3))
+    return facts, random_logical(facts, seed), Inputs(ids, np.ones_like(ids), np.zeros_like(ids))
+
+
+@pytest.mark.hf
+@pytest.mark.skipif(not transformers_available(), reason="transformers is not installed")
+def test_single_number_that_is_right_by_luck_raises_no_false_alarm():
+    """The source's one logit is sometimes far nearer to the exact one than another honest run can be."""
+    alarms = {True: 0, False: 0}
+    for seed in range(40):
+        facts, logical, inputs = one_logit(seed)
+        tensors = lazy(logical)
+        source = run_transformers_tensors(
+            hf_config(facts), lazy(hf_state(logical, facts)), inputs,
+            task=facts.task, class_name=class_name(facts), has_pooler=True,
+        )  # fmt: skip
+        many = partial(run_reference, facts, tensors, many_rows(facts))
+        for told in alarms:
+            ours = replace(side(facts, logical, inputs, lambda found=source: found), many=many if told else None)
+            verdict = compare_runs(inputs, ours, side(facts, logical, inputs), coverage_of(facts, inputs))
+            alarms[told] += not verdict.agrees
+    assert alarms[True] == 0
+    assert alarms[False] > 0
+
+
+def test_faults_of_a_single_number_are_still_seen():
+    for seed in range(10):
+        facts, logical, inputs = one_logit(seed)
+        many = partial(run_reference, facts, lazy(logical), many_rows(facts))
+        source = replace(side(facts, logical, inputs), many=many)
+        broken = side(facts, zeroed("classifier.bias")(logical), inputs)
+        verdict = compare_runs(inputs, source, broken, coverage_of(facts, inputs))
+        assert verdict.first_divergence == "logits"
+        assert verdict.worst.ratio > 80
+
+
+def test_rows_for_the_noise_are_short_and_enough():
+    inputs = many_rows(small_facts(max_position_embeddings=4))
+    assert inputs.input_ids.shape == (32, 4)
+    assert set(inputs.lengths.tolist()) == {2, 3, 4}

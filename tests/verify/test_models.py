@@ -67,7 +67,6 @@ def test_announced_fact_of_the_target_is_what_it_is_measured_by(tmp_path):
     verdict = prove_forward(source, target, how=REFERENCE, announced=said)
     assert verdict.agrees
     assert verdict.announced == ("hidden_act: gelu in the source, gelu_tanh in the target",)
-    assert max(item.max_abs for item in verdict.agreements) > 1e-5
     honest = prove_forward(source, source, how=REFERENCE, announced=said)
     assert honest.announced == ()
 
