@@ -9,8 +9,9 @@ DEMO   ?= demo
 
 export PORTKIT_CACHE := $(CACHE)
 export UV_LINK_MODE  ?= copy
+
+# One folder for both Burns: they have most crates in common.
 RUST   := CARGO_TARGET_DIR=$(CACHE)/cargo
-LEGACY := CARGO_TARGET_DIR=$(CACHE)/cargo-legacy
 # Unoptimised: the arithmetic runs in shaders, and the build takes a third of the time.
 WGPU   := CARGO_TARGET_DIR=$(CACHE)/cargo-wgpu CARGO_PROFILE_RELEASE_OPT_LEVEL=0
 CARGO  := $(shell command -v cargo 2>/dev/null)
@@ -56,8 +57,8 @@ test-burn: burn
 	cd burn && cargo fmt --check
 	cd burn && $(RUST) cargo clippy --release --quiet --locked --all-targets -- -D warnings
 	cd burn && $(RUST) cargo test --release --quiet --locked
-	$(LEGACY) cargo build --release --quiet --locked --manifest-path burn/legacy/Cargo.toml
-	@cp -f $(CACHE)/cargo-legacy/release/portkit-burn-legacy $(BIN)/portkit-burn-legacy
+	$(RUST) cargo build --release --quiet --locked --manifest-path burn/legacy/Cargo.toml
+	@cp -f $(CACHE)/cargo/release/portkit-burn-legacy $(BIN)/portkit-burn-legacy
 endif
 
 # Burn on a GPU through wgpu; without a GPU, on Mesa's software Vulkan.
