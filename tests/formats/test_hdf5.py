@@ -101,15 +101,19 @@ def test_byte_ranges_hold_the_numbers(tmp_path, libver, userblock):
     assert container.tensors["packed"].at is None
 
 
-def test_attributes_are_metadata(tmp_path):
+def test_attributes_that_portkit_needs_are_metadata(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["a"] = numbers("f4")
-        file.attrs["keras_version"] = "2.15.0"
+        file.attrs["model_config"] = '{"class_name": "BertBackbone"}'
         file.attrs["layer_names"] = np.array([b"one", b"two"])
-        file.attrs["words"] = ["u", "v"]
         file.attrs["count"] = 3
+        file.attrs["odd"] = h5py.Empty("f4")
     metadata = dict(open_container(tmp_path / "x.h5").metadata)
-    assert metadata == {"keras_version": "2.15.0", "layer_names": "one\ntwo", "words": "u\nv"}
+    assert metadata == {"model_config": '{"class_name": "BertBackbone"}', "layer_names": "one\ntwo"}
+    with h5py.File(tmp_path / "x.h5", "r+") as file:
+        file.attrs["model_config"] = 3
+        file.attrs["layer_names"] = ["u", "v"]
+    assert dict(open_container(tmp_path / "x.h5").metadata) == {"layer_names": "u\nv"}
 
 
 def test_what_is_no_number_is_named(tmp_path):
