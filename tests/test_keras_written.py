@@ -135,7 +135,10 @@ def test_a_preset_of_keras_hub_comes_back_as_it_was(keras_saves, tmp_path, class
     for name in ("config.json", "task.json", "metadata.json"):
         ours, theirs = (said(folder / name) for folder in (tmp_path / "keras", original))
         assert ours == theirs, name
-    assert_same(h5_read(tmp_path / "keras" / "model.weights.h5"), h5_read(original / "model.weights.h5"))
+    before = h5_read(original / "model.weights.h5")
+    if class_name == "BertMaskedLM":  # transformers' has no pooler, and no head reads it
+        before |= {name: np.zeros_like(before[name]) for name in ("layers/dense/vars/0", "layers/dense/vars/1")}
+    assert_same(h5_read(tmp_path / "keras" / "model.weights.h5"), before)
     if not class_name.endswith("Backbone"):
         ours, theirs = (h5_read(folder / "task.weights.h5") for folder in (tmp_path / "keras", original))
         assert_same(

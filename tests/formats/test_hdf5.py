@@ -124,12 +124,13 @@ def test_what_is_no_number_is_named(tmp_path):
         file["points"] = np.zeros(2, [("x", "f4"), ("y", "f4")])
         file["complex"] = np.zeros(2, "c8")
         file["opaque"] = np.zeros(2, "V2")
+        file["wide opaque"] = np.zeros(2, "V3")
         file["nothing"] = h5py.Empty("f4")
         file.create_dataset("references", data=[file.ref], dtype=h5py.ref_dtype)
         file["a type"] = np.dtype("f4")
     container = open_container(tmp_path / "x.h5")
     assert list(container.tensors) == ["a"]
-    assert container.notes == ("x.h5: 7 datasets are no numbers, such as complex",)
+    assert container.notes == ("x.h5: 8 datasets are no numbers, such as complex",)
 
 
 def test_what_portkit_writes_is_read_by_h5py(tmp_path):
