@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MAX_ATTRIBUTE = 64 << 20  # a model's whole config may lie in one
 
 _BF16 = "bfloat16"
+_ATTRIBUTES = ("model_config", "layer_names")  # no others: the library hangs on some that are damaged
 _BROKEN = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
 
 
@@ -42,7 +43,7 @@ def read_hdf5(path: Path, opened: Callable[[], AbstractContextManager[BinaryIO]]
     source = None if opened else file_source(path)
     with _file(path, opened) as file:
         datasets = walk(path, file)
-        metadata = {str(k): t for k, v in file.attrs.items() if (t := _text(v)) is not None}
+        metadata = {k: t for k in _ATTRIBUTES if (t := _text(file.attrs.get(k))) is not None}
         tensors = {name: _tensor(path, source, opened, name, d) for name, d in datasets.items()}
     odd = [name for name, tensor in tensors.items() if tensor is None]
     notes = (f"{path.name}: {len(odd)} datasets are no numbers, such as {odd[0]}",) if odd else ()
@@ -141,8 +142,8 @@ def _dtype(dataset: Any) -> str | None:  # noqa: ANN401
     """The dtype's name, or None for what is no plain number."""
     if dataset.shape is None:
         return None
-    if dataset.dtype == np.dtype("V2"):
-        return "BF16" if _text(dataset.attrs.get("dtype")) == _BF16 else None
+    if dataset.dtype == np.dtype("V2"):  # Keras gives the attribute to bfloat16 only, and reading one may hang
+        return "BF16" if "dtype" in dataset.attrs else None
     if dataset.dtype.kind not in "fiub" or dataset.dtype.subdtype:
         return None
     try:

@@ -6,6 +6,7 @@ circles (hard links), and can declare petabytes that it does not store. Keras re
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError
@@ -50,6 +51,9 @@ def _below(
     seen.add(address)
     for name in group:
         full = f"{at}/{name}" if at else name
+        if isinstance(name, bytes) or not name.isprintable():  # bytes: what h5py cannot decode
+            problems.append(Problem(f"{path}: {full!r}", "a name that cannot be printed"))
+            continue
         link = group.get(name, getlink=True)
         if not isinstance(link, h5py.HardLink):
             kind = type(link).__name__
@@ -70,7 +74,10 @@ def _lies(where: str, dataset: Any) -> Iterator[Problem]:  # noqa: ANN401
     filters = [creation.get_filter(i)[0] for i in range(creation.get_nfilters())]
     yield from (Problem(where, f"an unknown HDF5 filter, number {f}") for f in filters if f not in _FILTERS)
     declared, stored = dataset.nbytes, dataset.id.get_storage_size()
+    chunks = prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True)) if dataset.chunks else 0
     if declared > 0 and stored == 0:
         yield Problem(where, "declared and never written", f"{declared} bytes", "none")
+    elif chunks and dataset.id.get_num_chunks() < chunks:
+        yield Problem(where, "not wholly written", f"{chunks} chunks", f"{dataset.id.get_num_chunks()}")
     elif declared > FREE_BYTES and declared > stored * MAX_RATIO:
         yield Problem(where, "declares far more than it stores", f"at most {stored * MAX_RATIO} bytes", f"{declared}")

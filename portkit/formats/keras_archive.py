@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import lzma
 import zipfile
+import zlib
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,17 +13,20 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from portkit.errors import unreadable
 from portkit.formats.hdf5 import read_hdf5
+from portkit.formats.strict_json import parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from portkit.errors import UnreadableError
     from portkit.formats.container import Container
 
 CONFIG = "config.json"
 WEIGHTS = "model.weights.h5"
 MAX_CONFIG = 64 << 20
-_BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError, KeyError)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError)  # while unpacking
+_BROKEN = (*_DAMAGED, RuntimeError, ValueError, OSError, KeyError)
 
 
 def read_keras_archive(path: Path) -> Container:
@@ -34,14 +39,21 @@ def read_keras_archive(path: Path) -> Container:
             info, weights = archive.getinfo(CONFIG), archive.getinfo(WEIGHTS)
             if info.file_size > MAX_CONFIG or weights.file_size > 1032 * max(weights.compress_size, 1):
                 raise unreadable(path, "a member declares more than it can hold")
-            config = json.loads(archive.read(info))
+            config = parse_object(archive.read(info), path, CONFIG)
     except _BROKEN as error:
-        raise unreadable(path, "a damaged .keras archive", found=str(error)[:200]) from error
+        raise _damaged(path, error) from error
     container = read_hdf5(path, partial(_member, path))
     return replace(container, metadata={**container.metadata, "model_config": json.dumps(config)})
 
 
 @contextmanager
 def _member(path: Path) -> Iterator[BinaryIO]:
-    with zipfile.ZipFile(path) as archive, archive.open(WEIGHTS) as member:
-        yield cast("BinaryIO", member)
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(WEIGHTS) as member:
+            yield cast("BinaryIO", member)
+    except _DAMAGED as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> UnreadableError:
+    return unreadable(path, "a damaged .keras archive", found=str(error)[:200])
