@@ -127,7 +127,7 @@ def _umask() -> int:
 
 def _not_written(target: Path, error: OSError) -> PortkitError:
     """The error in words about the folder that was asked for: nobody knows the hidden one."""
-    left = "the folder that was there is as it was" if target.exists() else "nothing was left behind"
+    left = "the folder that was there is as it was" if os.path.lexists(target) else "nothing was left behind"
     named = str(error.filename or "")
     if named and f".{target.name}.portkit-" not in named:  # a parent of the folder, or a file to be copied into it
         problem = Problem(named, "cannot be used", found=error.strerror or str(error), hint=left)

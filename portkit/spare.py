@@ -52,6 +52,8 @@ def spare_of(folder: Folder) -> Spare:
         part = _ROWS.fullmatch(name)
         if not entry.get("logical"):
             foreign[name] = str(entry.get("layout", ""))
+        elif str(entry.get("reason", "")).startswith("--"):  # left out on request: it stays out
+            continue
         elif part is None:
             whole[name] = tensor
         elif part[2] == "0":

@@ -166,7 +166,7 @@ REFUSED = {
     "broken task": (
         lambda folder: (folder / "task.json").write_text("["),
         UnreadableError,
-        "task.json: not a JSON file",
+        "task.json: the file is not valid JSON",
     ),
     "broken head": (
         lambda folder: (folder / "task.weights.h5").write_text("<html>"),

@@ -179,7 +179,7 @@ def test_dialect_without_the_task(tmp_path):
 
 def test_dialect_of_another_function_is_refused_when_strict(tmp_path):
     source = changed(tmp_path, {}, config={"hidden_act": "relu"})
-    words = ("bert-burn always computes hidden_act gelu, the source has relu", "without --strict this is a warning")
+    words = ("dialect bert-burn always has hidden_act gelu, the source has relu", "without --strict this is a warning")
     refused(RefusedError, *words, source=source, tmp_path=tmp_path, dialect="bert-burn", strict=True)
 
 

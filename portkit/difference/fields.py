@@ -39,7 +39,7 @@ def _facts(a: Checkpoint, b: Checkpoint) -> Iterator[FieldDiff]:
     )
     masked = any("masked_lm" in c.anatomy.task.groups for c in (a, b))
     for name in ours:
-        if name != "lm_head_act" or masked:
+        if masked or not name.startswith("lm_head_"):
             note = _NOTES.get(name, "") if _both(name, ours[name], theirs[name]) else ""
             yield _field(f"facts.{name}", ours[name], theirs[name], note, _defaulted(name, a, b))
 

@@ -158,7 +158,10 @@ def _one_sided(
     excused, missing = {}, {}
     for name, side in sorted(alone.items()):
         where = f"only in the {side}"
-        if name in _POOLER and unread and name not in moved:
+        holder = source if side == "source" else target
+        if name not in holder.anatomy.stored and name not in holder.borrowed:
+            excused[name] = f"{where}, where it is tied to {holder.anatomy.slots[name].place.tied}"
+        elif name in _POOLER and unread and name not in moved:
             excused[name] = f"{where}; no head reads it, only the pooled output depends on it"
         else:
             missing[name] = where

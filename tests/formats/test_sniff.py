@@ -66,7 +66,6 @@ def test_weight_files_are_told_by_their_bytes(tmp_path, data, kind):
         (b"\n  <html>", "a web page"),
         (b'{"weight_map": {}}', r"a JSON file(.|\n)*\*\.index\.json"),
         (b'\xef\xbb\xbf[\n "a"]', "a JSON file"),
-        (b"\x89HDF\r\n\x1a\n" + bytes(90), "an HDF5 file"),
         (gzip.compress(b"hello"), "a gzip stream that holds no Burn record(.|\n)*unpack it first"),
         (b"\x1f\x8b\xff\xff\xff", "a gzip stream that holds no Burn record"),
         (
@@ -97,7 +96,7 @@ def test_other_files_are_named(tmp_path, data, words):
 
 
 def test_what_is_no_file_is_said(tmp_path):
-    with pytest.raises(UnreadableError, match=r"cannot be read(.|\n)*Is a directory"):
+    with pytest.raises(UnreadableError, match=r"not a file(.|\n)*a folder"):
         identify(tmp_path)
     with pytest.raises(UnreadableError, match=r"cannot be read(.|\n)*No such file"):
         identify(tmp_path / "model.safetensors")

@@ -32,4 +32,4 @@ def test_dialect_agrees(tmp_path, dialect, family, task, changes, form):
     assert proof.agrees
     no_module = form == "mpk" and dialect == "linear-pooler"
     runs = burn_available(legacy=form == "mpk") and not no_module
-    assert proof.target_runtime == ("Burn" if runs else "reference, not Burn")
+    assert proof.target.runtime == ("Burn" if runs else "reference, not Burn")

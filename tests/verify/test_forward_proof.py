@@ -10,7 +10,7 @@ import pytest
 from models import class_name, hf_config, hf_state, lazy, random_logical, small_facts
 
 from portkit.errors import MissingRuntimeError, RuntimeFailedError
-from portkit.render import render_forward
+from portkit.render_proofs import render_forward
 from portkit.runtimes.outputs import OutputsOn
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers_tensors, transformers_available
@@ -52,15 +52,15 @@ def test_verdict_says_where_each_side_was_computed():
     logical = random_logical(facts)
 
     def target(inputs):
-        on = OutputsOn(run_reference(facts, lazy(logical), inputs, np.float32), "wgpu: an adapter, Vulkan")
+        on = OutputsOn(run_reference(facts, lazy(logical), inputs, "float32"), "wgpu: an adapter, Vulkan")
         return side(facts, logical, inputs, lambda: on)
 
-    verdict = judge(facts, logical, target, device="wgpu")
+    verdict = judge(facts, logical, target)
     assert verdict.agrees
-    assert (verdict.source_device, verdict.target_device) == ("cpu", "wgpu: an adapter, Vulkan")
-    assert verdict.as_dict()["target_device"] == verdict.target_device
-    line = "  computed     in float32: reference, not transformers on cpu, Burn on wgpu: an adapter, Vulkan"
-    assert line in render_forward(verdict)
+    assert (verdict.source.device, verdict.target.device) == ("cpu", "wgpu: an adapter, Vulkan")
+    assert verdict.as_dict()["target"]["device"] == verdict.target.device
+    sides = "reference, not transformers (float32, cpu) against Burn (float32, wgpu: an adapter, Vulkan)"
+    assert render_forward(verdict, by_bits=True)[0] == f"proof forward  {sides}, both measured against numpy float64"
 
 
 def transposed(name):
