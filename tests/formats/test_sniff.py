@@ -69,8 +69,8 @@ def test_weight_files_are_told_by_their_bytes(tmp_path, data, kind):
         (gzip.compress(b"hello"), "a gzip stream that holds no Burn record(.|\n)*unpack it first"),
         (b"\x1f\x8b\xff\xff\xff", "a gzip stream that holds no Burn record"),
         (
-            zip_of("config.json", "model.weights.h5"),
-            "a zip archive, but none of torch(.|\n)*config.json, model.weights.h5",
+            zip_of("config.json", "weights.h5"),
+            "a zip archive, but none of torch or Keras(.|\n)*config.json, weights.h5",
         ),
         (
             zip_of("archive/data.pkl")[:-9],
