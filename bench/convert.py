@@ -123,15 +123,17 @@ def measure(case: Case, target: Path, proof: str) -> tuple[Run, Run]:
 
 
 def line(name: str, pairs: list[tuple[Run, Run]], bare: float) -> str:
-    """The medians of one case: seconds, their ratio, and how much of the bar and of the goal was used."""
-    copy, convert, cpu = (
+    """The medians of one case: seconds and processor seconds, their ratio, the share of bar and goal that is used."""
+    copy, convert, copy_cpu, cpu, ratio = (
         statistics.median(values)
-        for values in zip(*((copy.wall, convert.wall, convert.cpu) for copy, convert in pairs), strict=True)
+        for values in zip(*((a.wall, b.wall, a.cpu, b.cpu, b.wall / a.wall) for a, b in pairs), strict=True)
     )
-    ratio = statistics.median(convert.wall / copy.wall for copy, convert in pairs)
     peak = max(convert.peak for _, convert in pairs) - bare
     used = convert / (2 * copy + 0.5), convert / (1.25 * copy + 0.25)
-    return f"{name:24}{copy:7.2f}{convert:9.2f}{cpu:7.2f}{ratio:8.2f}{used[0]:8.0%}{used[1]:8.0%}{peak:8.0f}"
+    return (
+        f"{name:24}{copy:7.2f}{copy_cpu:7.2f}{convert:9.2f}{cpu:7.2f}{ratio:8.2f}"
+        f"{used[0]:8.0%}{used[1]:8.0%}{peak:8.0f}"
+    )
 
 
 def main() -> None:
@@ -154,7 +156,7 @@ def main() -> None:
                 found[case] += [pair] if counted else []
         bare = run([sys.executable, "-c", "pass"]).peak
     print(f"{options.rounds} rounds, {os.cpu_count()} cores, --verify {options.verify}")
-    print(f"{'':24}{'cp s':>7}{'convert':>9}{'cpu s':>7}{'ratio':>8}{'of bar':>8}{'of goal':>8}{'MB':>8}")
+    print(f"{'':24}{'cp s':>7}{'cpu s':>7}{'convert':>9}{'cpu s':>7}{'ratio':>8}{'of bar':>8}{'of goal':>8}{'MB':>8}")
     for case, pairs in found.items():
         print(line(case.name, pairs, bare))
 

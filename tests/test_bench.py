@@ -33,24 +33,15 @@ def test_every_direction_is_measured():
     found = {line[:24].strip(): [float(figure.rstrip("%")) for figure in line[24:].split()] for line in lines}
     there = {f"hf -> {name} ({form})" for name, layout in LAYOUTS.items() for form in layout.formats}
     assert set(found) == there | {f"{name} -> hf" for name in LAYOUTS if name != "hf"}
-    assert {len(figures) for figures in found.values()} == {7}
-    assert all(convert > 0 and ratio > 0 for _, convert, _, ratio, *_ in found.values())
+    assert {len(figures) for figures in found.values()} == {8}
+    assert all(convert > 0 and ratio > 0 for _, _, convert, _, ratio, *_ in found.values())
 
 
 def test_medians_of_a_pair_are_compared(bench):
-    runs = [(bench.Run(c, 0, 0), bench.Run(s, s / 2, peak)) for c, s, peak in ((1, 2, 90), (2, 2.5, 70), (3, 15, 80))]
-    assert bench.line("hf -> x", runs, 20).split() == [
-        "hf",
-        "->",
-        "x",
-        "2.00",
-        "2.50",
-        "1.25",
-        "2.00",
-        "56%",
-        "91%",
-        "70",
-    ]
+    seconds = ((1, 2, 90), (2, 2.5, 70), (3, 15, 80))
+    pairs = [(bench.Run(copy, copy / 4, 0), bench.Run(convert, convert / 2, peak)) for copy, convert, peak in seconds]
+    found = bench.line("hf -> x", pairs, 20)
+    assert found.split()[3:] == ["2.00", "0.50", "2.50", "1.25", "2.00", "56%", "91%", "70"]
 
 
 def test_a_command_that_fails_is_not_measured(bench):
