@@ -1,4 +1,4 @@
-"""Time a comparison against `cmp` on the same bytes, in one run: `python bench/diff.py [REPEATS]`.
+"""Time a comparison against `cmp` on the same bytes, in one run: `python bench/diff.py [REPEATS] [--sizes base|small]`.
 
 Makes a random BERT-base-sized checkpoint (109 M parameters, 438 MB), and compares it with a copy, with its conversion
 for Burn, and with one that differs in every number. Prints the seconds of `cmp` on the copy, of `portkit diff` as a
@@ -8,6 +8,7 @@ memory above a bare interpreter's. Everything is in the page cache.
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convert import make
+from convert import CONFIG, SIZES, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,13 +78,17 @@ def program() -> str:
 
 def main() -> None:
     """Print the figures."""
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("repeats", type=int, nargs="?", default=5)
+    parser.add_argument("--sizes", choices=SIZES, default="base")
+    options = parser.parse_args()
+    repeats = options.repeats
     bare = run([sys.executable, "-c", "pass"])[2]
     imports = best([sys.executable, "-c", IMPORTS], repeats)
     with tempfile.TemporaryDirectory() as temporary:
         source, other = Path(temporary, "bert-base"), Path(temporary, "other")
         source.mkdir()
-        make(source)
+        make(source, CONFIG | SIZES[options.sizes])
         copied(source, other)
         cmp = best(["cmp", str(source / "model.safetensors"), str(other / "model.safetensors")], repeats)
         shutil.rmtree(other)

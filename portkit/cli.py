@@ -117,20 +117,24 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @click.option("--strict", is_flag=True, help="Refuse a target that computes another function.")
 @click.option("--force", is_flag=True, help="Replace the target once the new one is complete.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, tensor by tensor; write nothing.")
+@click.option("--junit", type=click.Path(path_type=Path), help="Write the proofs' verdicts as JUnit XML too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record.")
-def convert(source: Path, target: Path, as_json: bool, **options: Any) -> None:  # noqa: ANN401
+def convert(source: Path, target: Path, as_json: bool, junit: Path | None, **options: Any) -> None:  # noqa: ANN401
     """Convert a checkpoint into a new folder, and prove it."""
     if options["verify"] in ("none", "tensors") or options["dry_run"]:
         _spare_threads()
     from portkit.api import ProofFailed
     from portkit.api import convert as run
+    from portkit.junit import written
 
     names = ("layout", "family", "task", "config", "strip_prefix", "mappings")
     opening = {name: options.pop(name) for name in names}
-    try:
-        result, code = run(source, target, open_with=opening, **options), 0
-    except ProofFailed as e:
-        result, code = e.conversion, 1
+    with written(junit) as write:
+        try:
+            result, code = run(source, target, open_with=opening, **options), 0
+        except ProofFailed as e:
+            result, code = e.conversion, 1
+        write(result.verification)
     _report(result, as_json=as_json)
     click.get_current_context().exit(code)
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-from portkit.errors import PortkitError
-
 _PATH = click.Path(path_type=Path)
 
 
@@ -45,18 +43,13 @@ def verify(source: Path, target: Path, proofs: str, as_json: bool, junit: Path |
     The last line of the report says it in one line: portkit verify: PASS tensors=pass facts=pass forward=pass
     """
     from portkit.api import verify as run
-    from portkit.junit import write_error, write_junit
+    from portkit.junit import written
     from portkit.render_proofs import render_verification
 
     opening = {name: options.pop(name) for name in ("family", "task", "mappings")}
     wanted = tuple(name.strip() for name in proofs.split(",") if name.strip())
-    try:
+    with written(junit) as write:
         verdict = run(source, target, proofs=wanted, open_source=opening, open_target=opening, **options)
-    except PortkitError as error:
-        if junit:
-            write_error(junit, error)
-        raise
-    if junit:
-        write_junit(junit, verdict)
+        write(verdict)
     click.echo(json.dumps(verdict.as_dict(), indent=2) if as_json else render_verification(verdict))
     click.get_current_context().exit(verdict.exit_code)

@@ -1,4 +1,4 @@
-"""The benchmark runs, and measures every direction; how fast, it says itself."""
+"""The benchmarks run, on a small model; how fast it goes, they say themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from portkit.layouts.registry import LAYOUTS
 
-SCRIPT = Path(__file__).parent.parent / "bench" / "convert.py"
+BENCH = Path(__file__).parent.parent / "bench"
+SCRIPT = BENCH / "convert.py"
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,47 @@ def test_every_direction_is_measured():
     assert set(found) == there | {f"{name} -> hf" for name in LAYOUTS if name != "hf"}
     assert {len(figures) for figures in found.values()} == {8}
     assert all(convert > 0 and ratio > 0 for _, _, convert, _, ratio, *_ in found.values())
+
+
+def figures(script: str, *words: str) -> list[str]:
+    """What a benchmark prints of a small model."""
+    command = [sys.executable, str(BENCH / script), "--sizes", "small", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_every_benchmark_is_run_here():
+    assert {p.name for p in BENCH.glob("*.py")} == {"convert.py", "diff.py", "proofs.py", "to_keras.py"}
+
+
+def test_a_comparison_is_measured():
+    first, *lines = figures("diff.py", "1")
+    assert first.startswith("cmp ")
+    assert [line.partition(":")[0] for line in lines] == [
+        "a copy",
+        "its conversion for Burn",
+        "a model that differs in every number",
+    ]
+
+
+@pytest.mark.hf
+def test_proofs_are_measured():
+    _, _, *lines, last = figures("proofs.py", "--rounds", "1")
+    found = {line[:16].strip(): [float(figure) for figure in line[16:].split()] for line in lines}
+    assert list(found) == ["three proofs", "tensor proof", "imports alone", "cmp"]
+    assert all(wall > 0 and peak > 0 for wall, _, peak in found.values())
+    assert "times cmp elapsed" in last
+
+
+@pytest.mark.keras
+def test_kerashub_is_measured():
+    pytest.importorskip("keras_hub")
+    _, _, *lines, last = figures("to_keras.py", "--rounds", "1")
+    found = [[float(figure) for figure in line[24:].split()] for line in lines]
+    assert len(found) == 3
+    assert all(theirs > 0 and ours > 0 for theirs, ours, _ in found)
+    assert last == "both presets: equal: 39 tensors (bit for bit) and every field that decides the function"
 
 
 def test_medians_of_a_pair_are_compared(bench):

@@ -142,7 +142,9 @@ def test_strict_refuses_another_function(tmp_path):
 )
 def test_a_head_that_keras_lacks_is_refused_or_kept_aside(tmp_path, task):
     source = small_model(tmp_path / "hf", "bert", task)
-    with pytest.raises(RefusedError, match=f"has no class for {task}(.|\n)*--task backbone"):
+    with pytest.raises(
+        RefusedError, match=f"the target cannot hold the model(.|\n)*has no class for {task}(.|\n)*--task backbone"
+    ):
         portkit.convert(source, tmp_path / "keras", to="keras")
     pooler = "keep" if task in ("multiple_choice", "next_sentence", "pre_training") else "synthesize"
     there = portkit.convert(
@@ -164,7 +166,10 @@ def test_a_pooler_is_made_only_where_no_head_reads_it(tmp_path):
     assert "never reads it" in mlm.plan.pooler.evidence
     facts = replace(facts_for("bert", "model"), has_pooler=False)
     bare = write_hf(tmp_path / "bare", saved_state(facts), config_for("bert", facts))
-    with pytest.raises(RefusedError, match=r"always has a pooler, and the source has none(.|\n)*--pooler synthesize"):
+    with pytest.raises(
+        RefusedError,
+        match=r"the target needs a pooler(.|\n)*always has a pooler, and the source has none(.|\n)*--pooler synthesize",
+    ):
         portkit.convert(bare, tmp_path / "k2", to="keras")
     portkit.convert(bare, tmp_path / "k3", to="keras", verify="tensors", pooler="synthesize")
     back = portkit.convert(tmp_path / "k3", tmp_path / "back", to="hf", verify="tensors")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (
     "README.md", "docs/architecture.md", "docs/tables.md", "docs/verification.md", "docs/diff.md", "docs/golden.md",
-    "docs/devices.md", "CHANGELOG.md",
+    "docs/devices.md", "docs/ci.md", "CHANGELOG.md",
 )  # fmt: skip
 TOY_CONFIG = {
     "model_type": "toybert",

@@ -126,3 +126,36 @@ def test_file_that_cannot_be_written_is_three(source, tmp_path):
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 3
     assert "the JUnit file was not written" in result.stderr
+
+
+def converted(source, tmp_path, *words, code):
+    path = tmp_path / "converted.xml"
+    command = ["convert", str(source), str(tmp_path / "out"), "--to", "hf", "--junit", str(path), *words]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == code, result.output
+    check_form(path)
+    (suite,) = JUnitXml.fromfile(str(path))
+    return results(suite)
+
+
+def test_a_conversion_writes_its_proofs(source, tmp_path):
+    assert converted(source, tmp_path, code=0) == dict.fromkeys([*PROOFS, *OUTPUTS], "pass")
+
+
+def test_a_conversion_whose_proof_fails_writes_which(source, tmp_path, monkeypatch):
+    from portkit import execute
+
+    def moved(plan, step, seen, original=execute._moved):
+        return original(plan, step, seen) + (step.logical == "layer.1.mlp.up.bias")
+
+    monkeypatch.setattr(execute, "_moved", moved)
+    assert converted(source, tmp_path, "--verify", "tensors", code=1)["tensors"] == "fail"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_conversion_that_is_refused_is_an_error(tmp_path):
+    assert converted(tmp_path / "nowhere", tmp_path, code=3) == {"open": "error"}
+
+
+def test_a_conversion_without_proofs_skips_them(source, tmp_path):
+    assert converted(source, tmp_path, "--verify", "none", code=0) == dict.fromkeys(PROOFS, "skipped")

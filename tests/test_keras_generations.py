@@ -141,7 +141,9 @@ def test_a_tensorflow_model_of_transformers_is_called_by_its_name(tmp_path):
         "bert/tf_bert_for_sequence_classification/bert/encoder/layer_._0/output/dense/kernel:0": np.zeros((2, 2)),
     }
     h5_write(tmp_path / "tf_model.h5", stored, layer_names=[b"bert"], keras_version=b"2.15.0")
-    with pytest.raises(UnreadableError, match=r"a TensorFlow model of transformers(.|\n)*from_tf=True"):
+    with pytest.raises(
+        UnreadableError, match=r"a TensorFlow model of transformers, not of KerasHub(.|\n)*from_tf=True"
+    ):
         open_checkpoint(tmp_path / "tf_model.h5")
     with pytest.raises(UnreadableError, match=r"holds no weights(.|\n)*tf_model.h5 is TensorFlow's"):
         open_checkpoint(tmp_path)

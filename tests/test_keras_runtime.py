@@ -233,15 +233,24 @@ def test_what_the_program_finds_is_raised(presets):
         pytest.skip("there is a GPU")
     with pytest.raises(UsageError, match="cannot run on cuda") as caught:
         run_keras(presets / CLASSES[0], batch(CLASSES[0]), class_name=CLASSES[0], device="cuda", backend="torch")
+    assert "--device: no such device for Keras" in str(caught.value)
     assert "auto, cpu, or cuda with the torch backend" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("code", "title", "words"),
     [
-        ("raise ValueError('the last words')", "failed to run", ("exit code 1", "ValueError: the last words")),
-        ("import os; os.kill(os.getpid(), 9)", "failed to run", ("ended by signal 9", "out of memory")),
-        ("", "gave no outputs", ("cannot be read", "No such file")),
+        (
+            "raise ValueError('the last words')",
+            "KerasHub failed to run the model",
+            ("exit code 1", "ValueError: the last words"),
+        ),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            "KerasHub failed to run the model",
+            ("ended by signal 9", "out of memory"),
+        ),
+        ("", "KerasHub gave no outputs", ("cannot be read", "No such file")),
     ],
 )
 def test_how_the_program_ends_is_explained(monkeypatch, tmp_path, code, title, words):
@@ -258,8 +267,11 @@ def test_backend_that_is_not_there(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_BACKEND", "theano")
     assert not keras_available()
     assert keras_label() == "KerasHub"
-    with pytest.raises(MissingRuntimeError, match="KERAS_BACKEND is theano") as caught:
+    with pytest.raises(
+        MissingRuntimeError, match=r"cannot run the model in KerasHub(.|\n)*KERAS_BACKEND is theano"
+    ) as caught:
         run_keras(tmp_path, batch("BertBackbone"), class_name="BertBackbone")
+    assert "backend: no backend for Keras is installed" in str(caught.value)
     assert "torch or tensorflow or jax" in str(caught.value)
 
 
@@ -345,5 +357,5 @@ def test_other_numbers_are_found(tmp_path, stored, words):
 
 
 def test_nothing_compared_is_a_failure(tmp_path):
-    with pytest.raises(RuntimeFailedError, match="nothing was compared"):
+    with pytest.raises(RuntimeFailedError, match="the model has no variables, so nothing was compared"):
         require_loaded([], h5(tmp_path / "w.h5"))

@@ -248,7 +248,8 @@ def test_folder_of_a_similar_name_is_not_swept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("force", "words"), [(False, "is already there"), (True, "is a file, and the output is a folder")]
+    ("force", "words"),
+    [(False, "is already there"), (True, "the output is a file(.|\n)*is a file, and the output is a folder")],
 )
 def test_file_in_the_way(force, words, tmp_path):
     (tmp_path / "out").write_text("mine", encoding="utf-8")

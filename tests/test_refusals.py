@@ -28,7 +28,11 @@ def test_residue_does_not_keep_a_part_of_the_encoder(tmp_path):
 def test_foreign_heads_are_all_named_with_the_two_ways_out(tmp_path):
     heads = {"cls.species.weight": np.ones((4, 24), np.float32), "probe.bias": np.ones(3, np.float32)}
     source = changed(tmp_path, heads)
-    words = ("(2 problems)", "cls.species.weight: no row explains it", "probe.bias: no row explains it")
+    words = (
+        "tensors of the source have no place in the target (2 problems)",
+        "cls.species.weight: no row explains it",
+        "probe.bias: no row explains it",
+    )
     hint = "--drop 'cls.species.*' leaves it out, --residue keeps it beside the weights"
     refused(RefusedError, *words, hint, source=source, tmp_path=tmp_path)
 
@@ -51,6 +55,7 @@ def test_residue_keeps_foreign_heads_as_they_were(tmp_path):
 def test_drop_that_matches_nothing_is_a_mistake(tmp_path):
     source = changed(tmp_path, {"cls.species.weight": np.ones((4, 24), np.float32)})
     words = (
+        "nothing to drop",
         "--drop 'cls.spices.weight': matches no tensor that could be dropped",
         "did you mean 'cls.species.weight'?",
     )
@@ -161,6 +166,7 @@ def test_already_converted_folder_is_not_taken_for_hugging_face(tmp_path):
     portkit.convert(small_model(tmp_path / "hf"), tmp_path / "burn", to="burn", form="safetensors", verify="tensors")
     words = (
         "the folder is of another layout",
+        "--from: no model of layout 'hf'",
         "these are the names of layout 'burn'",
         "already converted? leave --from out",
     )

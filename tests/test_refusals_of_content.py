@@ -17,7 +17,12 @@ from portkit.errors import RefusedError, UnreadableError, UsageError
 def test_two_sets_of_weights(tmp_path):
     source = small_model(tmp_path / "hf")
     (source / "pytorch_model.bin").write_bytes((source / "model.safetensors").read_bytes())
-    words = ("holds more than one set of weights", "model.safetensors, pytorch_model.bin", "name the one to read")
+    words = (
+        "cannot tell which weights to read",
+        "holds more than one set of weights",
+        "model.safetensors, pytorch_model.bin",
+        "name the one to read",
+    )
     refused(UnreadableError, *words, source=source, tmp_path=tmp_path)
 
 
@@ -167,19 +172,27 @@ def test_two_spellings_that_differ(tmp_path):
 
 def test_unknown_dialect_gets_a_suggestion(tmp_path):
     source = small_model(tmp_path / "hf")
-    words = ("--dialect: burn has no dialect 'bert-brun'", "did you mean 'bert-burn'?")
+    words = ("unknown dialect", "--dialect: burn has no dialect 'bert-brun'", "did you mean 'bert-burn'?")
     refused(UsageError, *words, source=source, tmp_path=tmp_path, dialect="bert-brun")
 
 
 def test_dialect_without_the_task(tmp_path):
     source = small_model(tmp_path / "hf", "bert", "sequence_classification")
-    words = ("--dialect bert-burn: has no sequence_classification", "model, masked_lm")
+    words = (
+        "the dialect cannot hold the model",
+        "--dialect bert-burn: has no sequence_classification",
+        "model, masked_lm",
+    )
     refused(RefusedError, *words, source=source, tmp_path=tmp_path, dialect="bert-burn")
 
 
 def test_dialect_of_another_function_is_refused_when_strict(tmp_path):
     source = changed(tmp_path, {}, config={"hidden_act": "relu"})
-    words = ("dialect bert-burn always has hidden_act gelu, the source has relu", "without --strict this is a warning")
+    words = (
+        "the target computes another function",
+        "dialect bert-burn always has hidden_act gelu, the source has relu",
+        "without --strict this is a warning",
+    )
     refused(RefusedError, *words, source=source, tmp_path=tmp_path, dialect="bert-burn", strict=True)
 
 
@@ -188,7 +201,10 @@ def test_dialect_of_another_function_is_refused_when_strict(tmp_path):
     [
         ({"to": "brun"}, ("--to: 'brun' is none", "did you mean 'burn'?")),
         ({"verify": "foward"}, ("--verify: 'foward' is none", "did you mean 'forward'?")),
-        ({"form": "safetensor"}, ("--format: burn cannot be written as 'safetensor'", "did you mean 'safetensors'?")),
+        (
+            {"form": "safetensor"},
+            ("unknown format", "--format: burn cannot be written as 'safetensor'", "did you mean 'safetensors'?"),
+        ),
     ],
 )
 def test_unknown_choices_get_a_suggestion(options, words, tmp_path):
@@ -204,7 +220,7 @@ def test_unknown_choices_get_a_suggestion(options, words, tmp_path):
 )
 def test_pooler_that_cannot_be_as_asked(task, pooler, words, tmp_path):
     source = small_model(tmp_path / "hf", "bert", task)
-    refused(RefusedError, words, source=source, tmp_path=tmp_path, pooler=pooler)
+    refused(RefusedError, "the pooler cannot be as asked", words, source=source, tmp_path=tmp_path, pooler=pooler)
 
 
 def test_synthesised_pooler_has_no_place_in_a_class_without_one(tmp_path):
@@ -217,7 +233,7 @@ def test_output_that_exists_needs_force(tmp_path):
     source = small_model(tmp_path / "hf")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("keep", encoding="utf-8")
-    with pytest.raises(RefusedError, match="is already there") as caught:
+    with pytest.raises(RefusedError, match=r"the output folder exists(.|\n)*is already there") as caught:
         portkit.convert(source, tmp_path / "out", to="burn", verify="tensors")
     assert "--force replaces it, once the new one is complete" in str(caught.value)
     assert (tmp_path / "out" / "mine.txt").read_text(encoding="utf-8") == "keep"

@@ -245,7 +245,7 @@ def test_inputs_must_fit_both(source, tmp_path):
 
 
 def test_inputs_and_text_together_are_refused(source, tmp_path):
-    with pytest.raises(UsageError, match="each is the whole batch"):
+    with pytest.raises(UsageError, match=r"cannot take both(.|\n)*each is the whole batch"):
         by_reference(source, changed(tmp_path), inputs=tmp_path / "in", text=tmp_path / "text")
 
 

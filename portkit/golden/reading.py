@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from portkit.errors import Problem, UnreadableError
+from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.facts import Facts
 from portkit.formats.source import file_source
 from portkit.formats.strict_json import parse_object
@@ -52,8 +52,7 @@ def read_bounded(path: Path, most: int) -> bytes:
     """All bytes of a small file. Raises UnreadableError when it cannot be read or is larger than `most`."""
     source = file_source(path)
     if source.size > most:
-        problem = Problem(path.name, "too large", f"at most {most} bytes", f"{source.size} bytes")
-        raise UnreadableError("cannot read the file", [problem])
+        raise unreadable(path.name, "too large", expected=f"at most {most} bytes", found=f"{source.size} bytes")
     return source.read(0, source.size)
 
 

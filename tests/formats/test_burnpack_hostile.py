@@ -96,7 +96,7 @@ def test_a_flood_of_small_items_is_refused(path):
 
 
 FIELDS = {
-    "an entry that is no map": (3, "is not a map\n *found *int"),
+    "an entry that is no map": (3, "the entry of the tensor is not a map\n *found *int"),
     "no dtype": (
         {"shape": [2], "data_offsets": [0, 8]},
         "the entry has no 'dtype'\n *found *.'shape', 'data_offsets'",
@@ -109,7 +109,7 @@ FIELDS = {
     "a bool of a list": (entry(dtype={"Bool": []}), "unknown dtype"),
     "quantised": (
         entry(dtype={"QFloat": {"scheme": 1}}),
-        "quantised .*\n *expected plain numbers\n *hint *dequantise",
+        "the tensor is quantised \\(QFloat\\)\n *expected plain numbers\n *hint *dequantise",
     ),
     "a negative size": (entry((-2,)), "'shape' is wrong\n *expected .*none negative\n *found *.-2."),
     "a size that is a float": (entry((2.0,)), "'shape' is wrong"),
@@ -121,7 +121,10 @@ FIELDS = {
     "three offsets": (entry(offsets=(0, 8, 8)), "'data_offsets' is no range"),
     "offsets backwards": (entry(offsets=(8, 0)), "'data_offsets' is no range\n.*\n *found *.8, 0."),
     "a negative offset": (entry(offsets=(-8, 0)), "'data_offsets' is wrong"),
-    "another size": (entry((3,)), re.escape("expected 12 bytes for (3,) F32\n    found    8 at [0, 8]")),
+    "another size": (
+        entry((3,)),
+        "shape and size disagree\n *" + re.escape("expected 12 bytes for (3,) F32\n    found    8 at [0, 8]"),
+    ),
     "a param_id that is text": (entry(param_id="1"), "'param_id' is wrong"),
     "a negative param_id": (entry(param_id=-1), "'param_id' is wrong"),
 }
@@ -192,7 +195,9 @@ def test_a_length_that_fits_neither_form_is_refused(path, size, what):
     assert HEADER.size + len(cbor2.dumps(index)) == 57
     craft(path, index, bytes(8))
     path.write_bytes(path.read_bytes()[: 264 + size].ljust(264 + size, b"\0"))
-    message = refused(path, "length does not fit its index\n *expected 264 bytes .* or 65 bytes .*\n *found *.*" + what)
+    message = refused(
+        path, "the file's length does not fit its index\n *expected 264 bytes .* or 65 bytes .*\n *found *.*" + what
+    )
     assert f"{264 + size} bytes, " in message
 
 
@@ -230,7 +235,9 @@ def test_a_folder_is_refused(tmp_path):
 
 
 def test_a_dtype_that_burn_lacks_is_not_written(path):
-    with pytest.raises(RefusedError, match=r"a: Burn has no such dtype\n(.*\n)* *found *F8_E4M3"):
+    with pytest.raises(
+        RefusedError, match=r"cannot write the tensors(.|\n)*a: Burn has no such dtype\n(.*\n)* *found *F8_E4M3"
+    ):
         write(path, [sample("a", (2,), "F8_E4M3")])
     assert not path.exists()
 

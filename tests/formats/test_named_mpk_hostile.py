@@ -109,7 +109,10 @@ PARAMETERS = {
     "nil": ({"id": "x", "param": None}, "the parameter holds no tensor\n *expected a map\n *found *NoneType"),
     "an id of bytes": (param(5), "the parameter's id is not text\n *found *5"),
     "an empty id": (param(""), "the parameter's id is not text"),
-    "another shape": (param(shape=[3]), re.escape("expected 12 bytes for (3,) F32\n    found    8 bytes")),
+    "another shape": (
+        param(shape=[3]),
+        "shape and size disagree\n *" + re.escape("expected 12 bytes for (3,) F32\n    found    8 bytes"),
+    ),
     "a negative size": (param(shape=[-2]), "the shape is wrong\n *expected a list of sizes\n *found *.-2."),
     "a size that is a float": (param(shape=[2.0]), "the shape is wrong"),
     "a size that is a bool": (param(shape=[True]), "the shape is wrong"),
@@ -118,16 +121,19 @@ PARAMETERS = {
     "a huge shape of nothing": (param(shape=[2**62, 0], bytes=b""), "the shape is impossible"),
     "an unknown dtype": (param(dtype="F33"), "unknown dtype\n.*\n *found *'F33'"),
     "a dtype that is nil": (param(dtype=None), "unknown dtype"),
-    "quantised": (param(dtype={"QFloat": {"scheme": 1}}), "the tensor is quantised"),
+    "quantised": (param(dtype={"QFloat": {"scheme": 1}}), "the tensor is quantised \\(QFloat\\)"),
     "without id": (
         {"param": {"bytes": bytes(8)}},
         "layers.0.w.param.bytes: data that belongs to no parameter",
     ),
     "old, too few": (
         {"id": "x", "param": {"value": [1.0], "shape": [2]}},
-        "expected 2 numbers\n *found *1 numbers",
+        "shape and size disagree\n *expected 2 numbers\n *found *1 numbers",
     ),
-    "old, no numbers": ({"id": "x", "param": {"value": "a", "shape": [2]}}, "value is not a list of numbers"),
+    "old, no numbers": (
+        {"id": "x", "param": {"value": "a", "shape": [2]}},
+        "the parameter's value is not a list of numbers",
+    ),
     "old, huge": ({"id": "x", "param": {"value": [1.0], "shape": [2**63, 2**63]}}, "the shape is impossible"),
     "old, without id": ({"value": [1.0]}, "layers.0.w.value: data that belongs to no parameter"),
 }
@@ -176,7 +182,7 @@ def test_a_gzip_bomb_is_refused(path, monkeypatch):
     path.write_bytes(gzip.compress(bytes(4 << 20)))
     refused(
         path,
-        "unpacks to far more than weights do\n *expected at most 1048576 bytes from .*\n.*\n *hint .*gunzip",
+        "the gzip stream unpacks to far more than weights do\n *expected at most 1048576 bytes from .*\n.*\n *hint .*gunzip",
     )
 
 

@@ -152,7 +152,7 @@ def test_a_flat_state_dict_has_no_notes_but_on_its_form(tmp_path):
         ),
         (
             lambda: {"a": {"b": torch.ones(1)}, "a/b": torch.ones(1)},
-            "laid flat(.|\n)*two tensors have the name a/b",
+            "the dictionary cannot be laid flat(.|\n)*two tensors have the name a/b",
         ),
         (lambda: {1: torch.ones(1), "1": torch.ones(1)}, "two tensors have the name 1"),
         (lambda: nest(70), "laid flat(.|\n)*nested more than 64 deep at a/a/a/"),

@@ -187,7 +187,7 @@ def mapping(**changes):
     return lambda content: content["weight_map"].update(changes)
 
 
-NO_MAP = "has no weight_map(.|\n)*found +"
+NO_MAP = "the index has no weight_map(.|\n)*found +"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ NO_MAP = "has no weight_map(.|\n)*found +"
         (mapping(a="x.bin"), "shards of different kinds"),
         (
             mapping(a="x.safetensors", c="y.safetensors"),
-            r"2 problems(.|\n)*x.safetensors: the index names this shard, but it(.|\n)*y.safetensors",
+            r"2 problems(.|\n)*x.safetensors: the index names this shard, but it is not there(.|\n)*y.safetensors",
         ),
         (mapping(e=TWO), f"{TWO}: e: the index has this tensor here, the shard has not"),
         (mapping(a=TWO), rf"1 problem\)\n- \S+{TWO}: a: the index has this tensor here"),

@@ -105,7 +105,7 @@ def test_variable_that_leads_nowhere_is_not_passed_over(monkeypatch, nowhere):
             r"exit code 1\s+found\s+error: no weights in here",
         ),
         ("raise SystemExit(7)", r"exit code 7\s+found\s+nothing on stderr"),
-        ("", r"its outputs cannot be read: .*No such file"),
+        ("", r"Burn gave no outputs[\s\S]*its outputs cannot be read: .*No such file"),
         ("import sys\nopen(sys.argv[7], 'w').write('{}')", r"its outputs cannot be read: .*header"),
     ],
     ids=["words", "silent", "nothing", "garbage"],

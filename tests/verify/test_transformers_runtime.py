@@ -81,7 +81,9 @@ def test_folder_that_does_not_fill_the_class_names_every_key(tmp_path):
     state["extra.weight"] = state.pop("bert.pooler.dense.weight")
     state["classifier.bias"] = np.zeros(4, np.float32)
     folder = save_folder(tmp_path / "model", facts, state)
-    with pytest.raises(RuntimeFailedError, match="BertForSequenceClassification does not load this folder") as caught:
+    with pytest.raises(
+        RuntimeFailedError, match="BertForSequenceClassification does not load this folder as it is"
+    ) as caught:
         run_folder(folder, facts)
     words = str(caught.value)
     assert "(3 problems)" in words
@@ -150,7 +152,10 @@ def test_unknown_classes_dtypes_and_devices_are_said():
         run_tensors(small_facts(), {}, dtype="int8")
     with pytest.raises(UsageError, match=r"cannot run on tpu[\s\S]*auto, cpu or cuda"):
         runtime.resolve_device("tpu")
-    with pytest.raises(RuntimeFailedError, match=r"NoSuchModel: no such class\s+found\s+transformers \d"):
+    with pytest.raises(
+        RuntimeFailedError,
+        match=r"transformers cannot run this model[\s\S]*NoSuchModel: no such class\s+found\s+transformers \d",
+    ):
         runtime.run_transformers_tensors(
             {}, {}, choose_inputs(facts), task="model", class_name="NoSuchModel", has_pooler=True
         )
@@ -189,7 +194,10 @@ def test_without_transformers_the_way_to_it_is_named(monkeypatch):
     monkeypatch.setattr(runtime.util, "find_spec", lambda name: None)
     assert not runtime.transformers_available()
     assert runtime.transformers_label() == "transformers"
-    with pytest.raises(MissingRuntimeError, match=r"not installed\s+hint\s+pip install portkit\[hf\]"):
+    with pytest.raises(
+        MissingRuntimeError,
+        match=r"cannot run the model in transformers[\s\S]*torch and transformers are not installed\s+hint\s+pip install portkit\[hf\]",
+    ):
         run_tensors(small_facts(), {})
 
 
