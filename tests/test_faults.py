@@ -139,7 +139,7 @@ def test_dtypes(dtype, tmp_path):
 
 
 def test_a_fault_that_changes_nothing_is_left_out(tmp_path):
-    facts, name = facts_for("bert", "model"), "encoder.layer.2.attention.self.query.weight"
+    facts, name = facts_for("bert", "model"), "encoder.layer.0.attention.self.query.weight"
     state = saved_state(facts)
     symmetric = write_hf(tmp_path / "a", state | {name: state[name] + state[name].T}, config_for("bert", facts))
     sound = open_checkpoint(symmetric)
@@ -174,6 +174,23 @@ def test_a_pair_that_differs_as_it_is_tests_nothing(tmp_path):
     result = run_self_test(sound, inject(fault, sound, inputs).checkpoint)
     assert (result.findings, result.exit_code) == ((), 1)
     assert result.sound.seen_by == {"facts", "forward"}
+
+
+def test_the_forward_proof_says_which_queries_it_cannot_see(tmp_path):
+    """Deep in a random model all tokens are alike, so that a swapped query changes nothing: the coverage says so."""
+    facts = facts_for("bert", "model", num_hidden_layers=12)
+    sound = open_checkpoint(write_hf(tmp_path / "a", saved_state(facts, seed=3), config_for("bert", facts)))
+    lost = next(fault for fault in load_faults() if fault.name == "attention.query matrix times 1.01")
+    deep = replace(lost, steps=(replace(lost.steps[0], at="layer.{last}.attention.query.kernel"),))
+    result = run_self_test(sound, sound, (lost, deep))
+    assert [finding.right for finding in result.findings] == [True, False]
+    coverage = verify(sound, sound, proofs=("forward",), runtime="reference").forward.coverage
+    seen, there = coverage.heads
+    assert 6 <= seen < there == 36
+    assert (
+        f"query and key of {there - seen} of the heads, which look at one token only or at all alike"
+        in coverage.bits_alone
+    )
 
 
 # ---------------------------------------------------------------- the frameworks themselves
