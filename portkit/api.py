@@ -25,6 +25,7 @@ from portkit.table.load import suggestion
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from portkit.faults.self_test import SelfTest
     from portkit.runtimes.outputs import Inputs
     from portkit.verify.agreement import ForwardVerdict
     from portkit.verify.facts import FactsVerdict
@@ -160,6 +161,24 @@ def verify(
     how = (How(device, precision, runtimes[0]), How(device, precision, runtimes[1]))
     a, b = _opened(source, open_source), _opened(target, open_target)
     return verify_pair(a, b, proofs, inputs=_given(inputs, text, a, b), how=how)
+
+
+def self_test(
+    source: Path | str | Checkpoint,
+    target: Path | str | Checkpoint | None = None,
+    *,
+    open_source: dict[str, Any] | None = None,
+    open_target: dict[str, Any] | None = None,
+) -> SelfTest:
+    """Test the checker: put every known fault into the target, in memory, and see which proofs see it.
+
+    Without a target the source is proved against itself. The reference runs both sides on short inputs. The result is
+    returned whether or not it holds. Raises what opening the folders raises.
+    """
+    from portkit.faults.self_test import run_self_test
+
+    a = _opened(source, open_source)
+    return run_self_test(a, a if target is None else _opened(target, open_target))
 
 
 def _opened(path: Path | str | Checkpoint, opening: dict[str, Any] | None) -> Checkpoint:

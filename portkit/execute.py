@@ -9,10 +9,13 @@ import numpy as np
 
 from portkit.axes import move
 from portkit.fold import fold
+from portkit.layouts.registry import layout_of
 from portkit.table.slots import logical_axes
 from portkit.tensors import NUMPY_DTYPES, Array, LazyTensor, TensorSpec
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from portkit.accounting import Kept
     from portkit.moves import Move
     from portkit.plan import Plan
@@ -24,6 +27,18 @@ def arrays(plan: Plan, seen: Seen = lambda _name, _array: None) -> Iterator[Arra
     """The target arrays in the order of `plan.moves`; `seen` is shown every source array as it was read."""
     for step in plan.moves:
         yield _zeros(step.target) if step.how == "zeros" else _moved(plan, step, seen)
+
+
+def write_model(plan: Plan, folder: Path) -> None:
+    """Write the model into an existing folder: its config and its weights, without a residue and files that travel.
+
+    Raises UnwritableError where the system does not let it.
+    """
+    layout = layout_of(plan.layout)
+    layout.write_config(folder, plan.model)
+    specs = [move.target for move in plan.moves]
+    whole = sum(spec.nbytes for spec in specs)  # so that there is one file, and no shards
+    layout.write_weights(folder, plan.form, specs, arrays(plan), whole)
 
 
 def restored(plan: Plan) -> list[LazyTensor]:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from portkit.facts import Facts
     from portkit.runtimes.outputs import FloatArray, Inputs, IntArray
 
-_ALL = 0.99  # a head that gives one token more than this share of its weight says little of its query and key
+# What a head with such weights computes says little of its query and key: all of the weight is on one token, or
+# all tokens are alike to it, as they are deep in random models, and the weights are even.
+_ALL = 0.99
+_EVEN = 0.05  # relative
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Coverage:
     """Real tokens whose id is the pad id: 0 unless the inputs were given so, or the vocabulary has no other."""
     layers: int = 0
     heads: tuple[int, int] = (0, 0)
-    """Heads that spread their attention on some token (the others show nothing of query and key), of all heads."""
+    """Heads that weigh tokens against each other (the others show nothing of query and key), of all heads."""
 
     @property
     def bits_alone(self) -> tuple[str, ...]:
@@ -40,7 +43,7 @@ class Coverage:
             *(f"{count} {name} {'row' if count == 1 else 'rows'} never read" for name, count in never.items()),
             # softmax(q·(k + b)) = softmax(q·k + q·b): the same number is added to every score of a query
             *([f"the key bias of {self.layers} layers, which cancels in the softmax"] if self.layers else []),
-            *([f"query and key of {idle} of the heads, which look at one token only"] if idle else []),
+            *([f"query and key of {idle} of the heads, which look at one token only or at all alike"] if idle else []),
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -61,20 +64,22 @@ class Coverage:
 
 
 class HeadWatch:
-    """Shown the attention weights of a reference run, it counts the heads that spread them on some token."""
+    """Shown the attention weights of a reference run, it counts the heads that somewhere weigh tokens differently."""
 
     def __init__(self) -> None:
-        self.spread: dict[str, IntArray] = {}
+        self.weighing: dict[str, IntArray] = {}
 
     def __call__(self, layer: str, weights_nss: FloatArray) -> None:
         """Look at one layer's weights for one row of the batch, [n, s, s]."""
-        spread = (weights_nss.max(axis=-1) < _ALL).any(axis=-1).astype(np.int64)
-        self.spread[layer] = np.maximum(spread, self.spread.get(layer, np.zeros_like(spread)))
+        most = weights_nss.max(axis=-1)
+        uneven = most * weights_nss.shape[-1] > 1 + _EVEN
+        weighing = ((most < _ALL) & uneven).any(axis=-1).astype(np.int64)
+        self.weighing[layer] = np.maximum(weighing, self.weighing.get(layer, np.zeros_like(weighing)))
 
     @property
     def heads(self) -> int:
         """How many did so far."""
-        return sum(int(heads.sum()) for heads in self.spread.values())
+        return sum(int(heads.sum()) for heads in self.weighing.values())
 
 
 def coverage_of(facts: Facts, inputs: Inputs, heads: int = 0) -> Coverage:

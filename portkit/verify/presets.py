@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from portkit import execute
+from portkit.execute import write_model
 from portkit.layouts.keras_folder import is_preset
-from portkit.layouts.registry import layout_of
 from portkit.moves import Options
 from portkit.plan import make_plan
 
@@ -30,8 +29,5 @@ def preset_of(checkpoint: Checkpoint) -> Iterator[Path]:
         return
     plan = make_plan(checkpoint, Options(to="keras", residue=True))
     with tempfile.TemporaryDirectory(prefix="portkit-") as folder:
-        layout = layout_of("keras")
-        layout.write_config(Path(folder), plan.model)
-        specs = [move.target for move in plan.moves]
-        layout.write_weights(Path(folder), plan.form, specs, execute.arrays(plan), 0)
+        write_model(plan, Path(folder))
         yield Path(folder)

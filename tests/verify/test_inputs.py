@@ -35,21 +35,22 @@ def test_what_no_output_depends_on_is_left_to_the_bits():
         "1 vocabulary row never read",
         "3 position rows never read",
         "the key bias of 3 layers, which cancels in the softmax",
-        "query and key of 2 of the heads, which look at one token only",
+        "query and key of 2 of the heads, which look at one token only or at all alike",
     )
     assert coverage.as_dict()["bits_alone"] == list(coverage.bits_alone)
 
 
-def test_head_is_seen_once_it_spreads_its_attention_on_any_token_of_any_row():
+def test_head_is_seen_once_it_weighs_tokens_differently_on_any_token_of_any_row():
     watch = HeadWatch()
-    one_hot, spread = np.eye(3), np.full((3, 3), 1 / 3)
+    one_hot, even, spread = np.eye(3), np.full((3, 3), 1 / 3), np.tile([0.5, 0.3, 0.2], (3, 1))
     nearly = np.array([[1.0, 0, 0], [0, 0.995, 0.005], [0, 0, 1.0]])
     watch("layer.0", np.stack([one_hot, nearly, one_hot]))
     assert watch.heads == 0
     watch("layer.0", np.stack([one_hot, one_hot, np.where(np.arange(3)[:, None] == 1, spread, one_hot)]))
     watch("layer.0", np.stack([one_hot, one_hot, one_hot]))
-    watch("layer.1", np.stack([spread, spread, spread]))
-    assert watch.heads == 1 + 3
+    watch("layer.1", np.stack([spread, spread, even]))
+    watch("layer.1", np.stack([spread, even, even + np.array([0.01, 0, -0.01])]))
+    assert watch.heads == 1 + 2
 
 
 def test_inputs_for_two_models_fit_both_and_name_neither_pad_id():
