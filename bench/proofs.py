@@ -22,7 +22,7 @@ from pathlib import Path
 from convert import CONFIG, PORTKIT, SIZES, Run, make, run
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "checkpoints.py"
-IMPORTS = "import portkit.cli, portkit.api, portkit.junit, portkit.render_proofs, portkit.verify.pair"
+IMPORTS = "import portkit.cli, portkit.api, portkit.junit, portkit.render_proofs, portkit.proofs.pair"
 
 
 def minilm() -> Path:

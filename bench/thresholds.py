@@ -19,14 +19,14 @@ import numpy as np
 from faults import FAULTS
 
 from portkit.checkpoint import Checkpoint, open_checkpoint
+from portkit.proofs.agreement import compare_outputs
+from portkit.proofs.facts import compare_facts
+from portkit.proofs.given import read_text
+from portkit.proofs.inputs import choose_inputs
+from portkit.proofs.tensors import prove_tensors
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers
 from portkit.tensors import LazyTensor, in_memory
-from portkit.verify.agreement import compare_outputs
-from portkit.verify.facts import compare_facts
-from portkit.verify.given import read_text
-from portkit.verify.inputs import choose_inputs
-from portkit.verify.tensors import prove_tensors
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 from checkpoints import checkpoint as fetch  # a script beside, not a package

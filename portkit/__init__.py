@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from portkit.errors import PortkitError
 
 if TYPE_CHECKING:
-    from portkit.api import convert, inspect
+    from portkit.api import convert, inspect, verify
     from portkit.difference.compare import diff
     from portkit.explain import explain_tensor
     from portkit.golden.check import golden_check
@@ -27,12 +27,14 @@ __all__ = [
     "golden_check",
     "golden_record",
     "inspect",
+    "verify",
 ]
 __version__ = "0.1.0"
 
 _HOMES = {
     "convert": "portkit.api",
     "inspect": "portkit.api",
+    "verify": "portkit.api",
     "diff": "portkit.difference.compare",
     "explain_tensor": "portkit.explain",
     "golden_check": "portkit.golden.check",

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from portkit.faults.self_test import SelfTest
+    from portkit.proofs.agreement import ForwardVerdict
+    from portkit.proofs.facts import FactsVerdict
+    from portkit.proofs.pair import Verification
+    from portkit.proofs.tensors import TensorVerdict
     from portkit.runtimes.outputs import Inputs
-    from portkit.verify.agreement import ForwardVerdict
-    from portkit.verify.facts import FactsVerdict
-    from portkit.verify.pair import Verification
-    from portkit.verify.tensors import TensorVerdict
 
 PROOFS = ("tensors", "facts", "forward")
 VERIFY = {"auto": PROOFS, "none": (), **{name: (name,) for name in PROOFS}}  # word -> the proofs that it makes
@@ -153,8 +153,8 @@ def verify(
     small models). `open_source` and `open_target` are keywords of `open_checkpoint`. A verdict is returned whether or
     not it holds. Raises UsageError, and what opening the folders and the inputs raises.
     """
-    from portkit.verify.models import How
-    from portkit.verify.pair import require_proofs, verify_pair
+    from portkit.proofs.models import How
+    from portkit.proofs.pair import require_proofs, verify_pair
 
     require_proofs(proofs)
     runtimes = (runtime, runtime) if isinstance(runtime, str) else runtime
@@ -187,7 +187,7 @@ def _opened(path: Path | str | Checkpoint, opening: dict[str, Any] | None) -> Ch
 
 def _given(inputs: Inputs | Path | str | None, text: Path | str | None, a: Checkpoint, b: Checkpoint) -> Inputs | None:
     """The batch that a user gives, which must fit both sides; None when there is none."""
-    from portkit.verify.given import read_inputs, read_text, require_fits
+    from portkit.proofs.given import read_inputs, read_text, require_fits
 
     if inputs is not None and text is not None:
         raise UsageError("cannot take both", [Problem("--inputs and --text", "each is the whole batch", "one of them")])
@@ -237,8 +237,8 @@ def _prove(
     """The proofs on the folder that was written. One that cannot look is an error: nothing is then left behind."""
     if not proofs:
         return None
-    from portkit.verify.models import How
-    from portkit.verify.pair import verify_pair
+    from portkit.proofs.models import How
+    from portkit.proofs.pair import verify_pair
 
     model = plan.model
     target = open_checkpoint(

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from portkit.errors import PortkitError, Problem, UnreadableError
+from portkit.proofs.agreement import describe
+from portkit.proofs.pair import PROOFS
 from portkit.render_proofs import render_facts, render_forward, render_tensors
-from portkit.verify.agreement import describe
-from portkit.verify.pair import PROOFS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from portkit.verify.agreement import Agreement
-    from portkit.verify.pair import Verification
+    from portkit.proofs.agreement import Agreement
+    from portkit.proofs.pair import Verification
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in no XML 1.0 file, escaped or not
 _SUITE = "portkit verify"
@@ -83,7 +83,7 @@ def _output(item: Agreement) -> Case:
         f"difference {item.difference:.3g}, noise {item.noise:.3g}, limit {item.limit:.3g}, ratio {item.ratio:.3g}"
     )
     where = describe(item.output)
-    return Case("portkit.verify.forward", item.output, "pass" if item.agrees else "fail", f"{where}: {numbers}")
+    return Case("portkit.proofs.forward", item.output, "pass" if item.agrees else "fail", f"{where}: {numbers}")
 
 
 def _write(path: Path, cases: list[Case]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from portkit.layouts.files import OutputFile
     from portkit.moves import Move
     from portkit.plan import Plan
-    from portkit.verify.pair import Verification
+    from portkit.proofs.pair import Verification
 
 VERSION = 1  # of the record's own form
 _TIES = "tie_word_embeddings"  # decides nothing where the model has nothing that could be tied

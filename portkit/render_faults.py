@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from portkit.verify.agreement import LIMIT
+from portkit.proofs.agreement import LIMIT
 
 if TYPE_CHECKING:
     from portkit.faults.self_test import Finding, SelfTest

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from portkit.verify.agreement import Agreement, ForwardVerdict
-    from portkit.verify.facts import FactsVerdict
-    from portkit.verify.pair import Verification
-    from portkit.verify.tensors import TensorVerdict
+    from portkit.proofs.agreement import Agreement, ForwardVerdict
+    from portkit.proofs.facts import FactsVerdict
+    from portkit.proofs.pair import Verification
+    from portkit.proofs.tensors import TensorVerdict
 
 _LARGE = 10_000  # a ratio that is printed as a power of ten
 _SHOWN = 20  # lines of one kind

@@ -20,8 +20,8 @@ from hf_folders import small_model  # noqa: E402 - the tests' models, all sizes 
 
 import portkit  # noqa: E402
 from portkit.checkpoint import Checkpoint, open_checkpoint  # noqa: E402
+from portkit.proofs.inputs import choose_inputs, shared_facts  # noqa: E402
 from portkit.runtimes.reference import run_reference  # noqa: E402
-from portkit.verify.inputs import choose_inputs, shared_facts  # noqa: E402
 
 LAYOUTS = ("hf", "keras", "burn")
 DIRECTIONS = tuple((a, b) for a in LAYOUTS for b in LAYOUTS if a != b)

@@ -50,7 +50,7 @@ def test_pair_of_two_layouts_as_json(source, tmp_path):
 
 
 def test_missed_fault_is_marked(source, monkeypatch):
-    monkeypatch.setattr("portkit.verify.agreement.LIMIT", 500.0)
+    monkeypatch.setattr("portkit.proofs.agreement.LIMIT", 500.0)
     text = run("--self-test", source, code=1)
     (line,) = (line for line in text.splitlines() if line.startswith("another epsilon"))
     assert line.split()[2:5] == ["-", "seen", "MISSED"]

@@ -65,7 +65,7 @@ def test_proofs_are_chosen_and_the_others_named(pair):
 
 def test_proof_that_could_not_look_is_three(pair, tmp_path, monkeypatch):
     from portkit.errors import RuntimeFailedError
-    from portkit.verify import models
+    from portkit.proofs import models
 
     def failing(*_given, **_options):
         raise RuntimeFailedError("BertModel failed on cpu")

@@ -161,7 +161,7 @@ def test_a_wrong_expectation_is_found(tmp_path):
 
 
 def test_a_blind_proof_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr("portkit.verify.agreement.LIMIT", 1e9)
+    monkeypatch.setattr("portkit.proofs.agreement.LIMIT", 1e9)
     sound = open_checkpoint(write_sound(tmp_path, "bert", "model", "hf"))
     result = run_self_test(sound, sound)
     assert {f.name for f in result.wrong} == {f.name for f in result.findings if "forward" in f.expected}

@@ -17,9 +17,9 @@ from hf_folders import (
 )
 
 import portkit
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes.outputs import LOGITS
 from portkit.runtimes.transformers_runtime import run_transformers
-from portkit.verify.inputs import choose_inputs
 
 TASK = "sequence_classification"
 POSITIONS = {

@@ -29,7 +29,7 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("target",),
     ("plan",),
     ("execute", "explain"),
-    ("verify",),
+    ("proofs",),
     ("golden", "faults"),
     ("record", "render_proofs", "render_faults"),
     ("difference",),

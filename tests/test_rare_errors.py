@@ -15,12 +15,12 @@ from portkit.api import verify
 from portkit.axes import Signature, parse_pattern, parse_signature
 from portkit.errors import RefusedError, RuntimeFailedError, TableError, UnknownModelError, UnreadableError, UsageError
 from portkit.formats import burnpack_index
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes import keras_program
 from portkit.table.check import check_tables
 from portkit.table.expr import evaluate
 from portkit.table.load import load_tables
 from portkit.table.schema import Place
-from portkit.verify.inputs import choose_inputs
 
 # ---------------------------------------------------------------- requests
 

@@ -23,8 +23,8 @@ from models import BERT_TASKS, ROBERTA_TASKS, hf_state, random_logical
 
 import portkit
 from portkit.formats import open_container
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes.transformers_runtime import run_transformers
-from portkit.verify.inputs import choose_inputs
 
 MODELS = [
     *(("bert", task) for task in BERT_TASKS),

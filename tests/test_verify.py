@@ -14,8 +14,8 @@ import portkit
 from portkit.api import verify
 from portkit.checkpoint import open_checkpoint
 from portkit.errors import MissingRuntimeError, RuntimeFailedError, UnreadableError, UsageError
+from portkit.proofs import models
 from portkit.runtimes import burn_runtime
-from portkit.verify import models
 
 TASK = "sequence_classification"
 QUERY = "bert.encoder.layer.1.attention.self.query.weight"

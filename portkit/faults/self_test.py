@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 
 from portkit.faults.catalogue import Fault, load_faults
 from portkit.faults.inject import Faulty, inject
+from portkit.proofs.agreement import LIMIT
+from portkit.proofs.coverage import coverage_of
+from portkit.proofs.facts import compare_facts
+from portkit.proofs.forward import Side, compare_runs
+from portkit.proofs.inputs import choose_inputs, shared_facts
+from portkit.proofs.models import How, side_of
+from portkit.proofs.tensors import prove_tensors
 from portkit.runtimes.outputs import POOLED, gives_pooled
-from portkit.verify.agreement import LIMIT
-from portkit.verify.coverage import coverage_of
-from portkit.verify.facts import compare_facts
-from portkit.verify.forward import Side, compare_runs
-from portkit.verify.inputs import choose_inputs, shared_facts
-from portkit.verify.models import How, side_of
-from portkit.verify.tensors import prove_tensors
 
 if TYPE_CHECKING:
     from portkit.checkpoint import Checkpoint
     from portkit.facts import Facts
+    from portkit.proofs.agreement import ForwardVerdict
     from portkit.runtimes.outputs import Inputs
-    from portkit.verify.agreement import ForwardVerdict
 
 TOKENS = 48  # of the longest row
 PROOFS = ("tensors", "facts", "forward")

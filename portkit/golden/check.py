@@ -7,7 +7,7 @@ With `exact` the float64 reference on this checkpoint's weights and the golden's
     reproduced  rms(excess) <= 8 * noise
 
 The two terms of the limit are thus what the golden's digits leave open, for each number by itself, and what rounding
-in float32 does, which is measured. 8 is the forward proof's: see `verify/agreement.py`. The noise of single values
+in float32 does, which is measured. 8 is the forward proof's: see `proofs/agreement.py`. The noise of single values
 is also measured over their own channels, at all real tokens, and the larger counts: a few channels of a trained
 model can be far larger than the rest. That of a sketch is the one over the whole output.
 """
@@ -28,11 +28,11 @@ from portkit.golden.reading import read_golden
 from portkit.golden.sketch import sketch_of
 from portkit.golden.verdict import FactsVerdict, GoldenVerdict, Reproduction
 from portkit.golden.weights import compare_weights
+from portkit.proofs.agreement import LIMIT, Agreement, compare_outputs
+from portkit.proofs.coverage import coverage_of
+from portkit.proofs.forward import REFERENCE, run_side
+from portkit.proofs.models import How, side_of
 from portkit.runtimes.outputs import require_fit
-from portkit.verify.agreement import LIMIT, Agreement, compare_outputs
-from portkit.verify.coverage import coverage_of
-from portkit.verify.forward import REFERENCE, run_side
-from portkit.verify.models import How, side_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,12 +18,12 @@ from portkit.golden.form import Expected, Golden, Run, dump, printed, rows_of
 from portkit.golden.inputs import read_inputs
 from portkit.golden.sketch import sketch_of
 from portkit.golden.weights import fingerprints_of
+from portkit.proofs.forward import run_side
+from portkit.proofs.inputs import choose_inputs
+from portkit.proofs.models import How, side_of
 from portkit.runtimes.burn_runtime import NAME as BURN
 from portkit.runtimes.burn_runtime import burn_version
 from portkit.runtimes.outputs import expected_outputs, require_fit
-from portkit.verify.forward import run_side
-from portkit.verify.inputs import choose_inputs
-from portkit.verify.models import How, side_of
 
 if TYPE_CHECKING:
     from portkit.runtimes.outputs import FloatArray, Inputs, Outputs

@@ -6,14 +6,14 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from portkit.verify.agreement import LIMIT, describe
+from portkit.proofs.agreement import LIMIT, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portkit.errors import Problem
     from portkit.golden.weights import WeightsVerdict
-    from portkit.verify.coverage import Coverage
+    from portkit.proofs.coverage import Coverage
 
 
 @dataclass(frozen=True)

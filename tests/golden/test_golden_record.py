@@ -20,9 +20,9 @@ from portkit.golden.form import DIGITS, Fingerprint, Golden, dump, printed, rows
 from portkit.golden.inputs import read_inputs
 from portkit.golden.reading import read_golden
 from portkit.golden.record import _expected
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes.outputs import expected_outputs
 from portkit.runtimes.reference import run_reference
-from portkit.verify.inputs import choose_inputs
 
 
 def test_the_file_says_what_was_returned(tmp_path):

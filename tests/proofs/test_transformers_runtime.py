@@ -14,8 +14,8 @@ from models import class_name, hf_config, hf_state, lazy, random_logical, small_
 from safetensors.numpy import save_file
 
 from portkit.errors import MissingRuntimeError, RuntimeFailedError, UsageError
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes import transformers_runtime as runtime
-from portkit.verify.inputs import choose_inputs
 
 pytestmark = [
     pytest.mark.hf,

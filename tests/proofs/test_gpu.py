@@ -15,11 +15,11 @@ from models import class_name, hf_config, hf_state, lazy, random_logical, small_
 
 import portkit
 from portkit.api import verify
+from portkit.proofs.agreement import compare_outputs
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes.outputs import expected_outputs
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers_tensors
-from portkit.verify.agreement import compare_outputs
-from portkit.verify.inputs import choose_inputs
 
 pytestmark = [pytest.mark.gpu, pytest.mark.hf]
 SIZES = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 256, "num_hidden_layers": 4}

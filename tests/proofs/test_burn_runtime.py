@@ -8,9 +8,9 @@ import pytest
 from models import small_facts
 
 from portkit.errors import MissingRuntimeError, RuntimeFailedError
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes import burn_runtime as runtime
 from portkit.runtimes.outputs import device_of
-from portkit.verify.inputs import choose_inputs
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-in program is a script with a #! line")
 PYTHON = sys.executable

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from portkit.errors import MissingRuntimeError, Problem, UsageError
 from portkit.execute import cast
+from portkit.proofs.agreement import Run
+from portkit.proofs.coverage import HeadWatch, coverage_of
+from portkit.proofs.forward import Side, compare_runs
+from portkit.proofs.inputs import choose_inputs, many_rows, shared_facts
+from portkit.proofs.presets import preset_of
 from portkit.runtimes.burn_runtime import run_burn
 from portkit.runtimes.keras_runtime import NAME as KERAS
 from portkit.runtimes.keras_runtime import keras_label, run_keras
@@ -16,18 +21,13 @@ from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import DTYPES, device_label, run_transformers_tensors
 from portkit.table.load import suggestion
 from portkit.tensors import LazyTensor
-from portkit.verify.agreement import Run
-from portkit.verify.coverage import HeadWatch, coverage_of
-from portkit.verify.forward import Side, compare_runs
-from portkit.verify.inputs import choose_inputs, many_rows, shared_facts
-from portkit.verify.presets import preset_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portkit.checkpoint import Checkpoint
+    from portkit.proofs.agreement import ForwardVerdict
     from portkit.runtimes.outputs import Inputs, Outputs
-    from portkit.verify.agreement import ForwardVerdict
 
 RUNTIMES = ("auto", "own", "reference")
 _NAMES = {"hf": "transformers", "burn": "Burn", "keras": KERAS}

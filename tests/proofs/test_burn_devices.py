@@ -13,8 +13,8 @@ from models import small_facts
 import portkit
 from portkit.cli import main
 from portkit.errors import RuntimeFailedError
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes.burn_runtime import burn_available, find_burn, run_burn
-from portkit.verify.inputs import choose_inputs
 
 
 def devices():

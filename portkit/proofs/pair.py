@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from portkit.errors import PortkitError, Problem, UsageError
 from portkit.fold import absorbed
+from portkit.proofs.facts import announced_by, compare_facts
+from portkit.proofs.models import How, prove_forward
+from portkit.proofs.tensors import prove_tensors
 from portkit.table.load import suggestion
-from portkit.verify.facts import announced_by, compare_facts
-from portkit.verify.models import How, prove_forward
-from portkit.verify.tensors import prove_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from portkit.checkpoint import Checkpoint
     from portkit.plan import Plan
+    from portkit.proofs.agreement import ForwardVerdict
+    from portkit.proofs.facts import FactsVerdict
+    from portkit.proofs.tensors import TensorVerdict
     from portkit.runtimes.outputs import Inputs
-    from portkit.verify.agreement import ForwardVerdict
-    from portkit.verify.facts import FactsVerdict
-    from portkit.verify.tensors import TensorVerdict
 
 PROOFS = ("tensors", "facts", "forward")
 PASS, FAIL, ERROR, SKIPPED = "pass", "fail", "error", "skipped"

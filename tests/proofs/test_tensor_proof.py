@@ -11,8 +11,8 @@ from hf_folders import config_for, facts_for, saved_state, small_model, write_hf
 
 import portkit
 from portkit.checkpoint import open_checkpoint
+from portkit.proofs.tensors import prove_tensors
 from portkit.tensors import LazyTensor
-from portkit.verify.tensors import prove_tensors
 
 TASK = "sequence_classification"
 

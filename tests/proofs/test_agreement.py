@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from portkit.errors import Problem
-from portkit.verify.agreement import ForwardVerdict, Run, compare_outputs, describe
-from portkit.verify.coverage import Coverage
+from portkit.proofs.agreement import ForwardVerdict, Run, compare_outputs, describe
+from portkit.proofs.coverage import Coverage
 
 VALID = np.array([[True, True, True], [True, False, False]])
 COVERAGE = Coverage((9, 10), (3, 3), (1, 1), (3, 1), 0)

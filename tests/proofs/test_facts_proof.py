@@ -9,7 +9,7 @@ from hf_folders import config_for, facts_for, saved_state, small_model, write_hf
 
 import portkit
 from portkit.checkpoint import open_checkpoint
-from portkit.verify.facts import DIFFERS, EQUAL, UNKNOWN, compare_facts
+from portkit.proofs.facts import DIFFERS, EQUAL, UNKNOWN, compare_facts
 
 TASK = "sequence_classification"
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from models import small_facts
 
 from portkit.errors import RefusedError, UsageError
-from portkit.verify.coverage import Coverage, HeadWatch, coverage_of
-from portkit.verify.inputs import Inputs, choose_inputs, shared_facts
+from portkit.proofs.coverage import Coverage, HeadWatch, coverage_of
+from portkit.proofs.inputs import Inputs, choose_inputs, shared_facts
 
 
 def test_batch_covers_lengths_types_and_vocabulary():

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from portkit.proofs.coverage import Coverage
     from portkit.runtimes.outputs import FloatArray, Outputs
-    from portkit.verify.coverage import Coverage
 
 LIMIT = 8.0
 ROUNDING = {"float64": 2.0**-54, "float32": 2.0**-25, "float16": 2.0**-12, "bfloat16": 2.0**-9}

@@ -8,8 +8,8 @@ from hf_folders import config_for, facts_for, saved_state, small_model, write_hf
 
 import portkit
 from portkit.checkpoint import open_checkpoint
-from portkit.verify.inputs import choose_inputs
-from portkit.verify.models import How, prove_forward, side_of
+from portkit.proofs.inputs import choose_inputs
+from portkit.proofs.models import How, prove_forward, side_of
 
 TASK = "sequence_classification"
 REFERENCE = (How(runtime="reference"), How(runtime="reference"))

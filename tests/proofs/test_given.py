@@ -10,8 +10,8 @@ from models import small_facts
 from safetensors.numpy import save_file
 
 from portkit.errors import UnreadableError, UsageError
-from portkit.verify.given import read_inputs, read_text, require_fits
-from portkit.verify.inputs import choose_inputs
+from portkit.proofs.given import read_inputs, read_text, require_fits
+from portkit.proofs.inputs import choose_inputs
 
 IDS = np.array([[5, 6, 7], [8, 9, 0]])
 MASK = np.array([[1, 1, 1], [1, 1, 0]])

@@ -10,14 +10,14 @@ import pytest
 from models import class_name, hf_config, hf_state, lazy, random_logical, small_facts
 
 from portkit.errors import MissingRuntimeError, RuntimeFailedError
+from portkit.proofs.agreement import Run
+from portkit.proofs.coverage import coverage_of
+from portkit.proofs.forward import Side, compare_runs
+from portkit.proofs.inputs import Inputs, choose_inputs, many_rows
 from portkit.render_proofs import render_forward
 from portkit.runtimes.outputs import OutputsOn
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers_tensors, transformers_available
-from portkit.verify.agreement import Run
-from portkit.verify.coverage import coverage_of
-from portkit.verify.forward import Side, compare_runs
-from portkit.verify.inputs import Inputs, choose_inputs, many_rows
 
 
 def transformers(facts, logical, attention="eager", dtype="float32"):

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from portkit.errors import MissingRuntimeError, Problem
+from portkit.proofs.agreement import LIMIT, ForwardVerdict, Run, compare_outputs, describe, distances, noise_of
+from portkit.proofs.inputs import FEW
 from portkit.runtimes.outputs import device_of
-from portkit.verify.agreement import LIMIT, ForwardVerdict, Run, compare_outputs, describe, distances, noise_of
-from portkit.verify.inputs import FEW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from portkit.proofs.coverage import Coverage
     from portkit.runtimes.outputs import Inputs, Outputs
-    from portkit.verify.coverage import Coverage
 
 REFERENCE = "numpy float64"
 _WIDE = ("float32", "float64")

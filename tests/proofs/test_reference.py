@@ -14,10 +14,10 @@ from models import (
 )
 
 from portkit.errors import RuntimeFailedError, UsageError
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes.outputs import Inputs, expected_outputs
 from portkit.runtimes.reference import positions, run_reference
 from portkit.runtimes.transformers_runtime import run_transformers_tensors, transformers_available
-from portkit.verify.inputs import choose_inputs
 
 needs_hf = pytest.mark.skipif(not transformers_available(), reason="transformers is not installed")
 CASES = [("bert", task, {}) for task in BERT_TASKS]
