@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (
     "README.md", "docs/architecture.md", "docs/tables.md", "docs/verification.md", "docs/golden.md", "docs/devices.md",
+    "docs/self-test.md",
     "CHANGELOG.md",
 )  # fmt: skip
 TOY_CONFIG = {
