@@ -168,5 +168,22 @@ def test_code_of_the_readme_is_the_code_of_the_project():
         compile(block, "README.md", "exec")
 
 
+def test_figures_of_the_calibration_are_those_that_were_measured():
+    said = text_of("docs/verification.md")
+    measured = json.loads(text_of("bench/calibration.json"))
+    assert measured["false alarms"] == []
+    assert measured["honest pairs"] >= 500
+    assert f"{measured['honest pairs']} pairs, **no false alarm**" in said
+    figures = [*measured["honest, by candidate"].values(), *measured["honest, by kind of output"].values()]
+    assert max(f["max"] for f in figures) < measured["limit"]
+    rows = "\n".join(line for line in said.splitlines() if line.startswith("|"))
+    candidates = measured["honest, by candidate"].values()
+    missing = [f[key] for f in candidates for key in ("median", "p99", "max") if f"{f[key]:.2f}" not in rows]
+    assert not missing
+    for fault in ("epsilon 1e-12 for 1e-5, or back", "tanh for erf GELU, or back"):
+        least = min(v["min"] for k, v in measured["faults"][fault].items() if k.startswith("float32"))
+        assert f"| {fault} | {least:.0f} |" in said
+
+
 def test_the_version_has_an_entry():
     assert f"## [{portkit.__version__}]" in text_of("CHANGELOG.md")
