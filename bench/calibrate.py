@@ -34,8 +34,8 @@ from portkit.runtimes.burn_runtime import run_burn
 from portkit.runtimes.keras_program import INPUTS, OUTPUTS
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers
-from portkit.verify.agreement import LIMIT, Agreement, compare_outputs
-from portkit.verify.inputs import choose_inputs
+from portkit.proofs.agreement import LIMIT, Agreement, compare_outputs
+from portkit.proofs.inputs import choose_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
