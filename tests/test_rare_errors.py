@@ -48,8 +48,10 @@ def test_a_huge_config_is_not_read(tmp_path):
 
 def test_a_legacy_file_whose_config_is_none(tmp_path):
     stored = {v.file: array for v, array in small().items()}
-    path = h5_write(tmp_path / "x.h5", stored, model_config="{", layer_names=[b"x"])
-    refused(UnreadableError, "x.h5: its model_config is not valid JSON", source=path, tmp_path=tmp_path, to="hf")
+    path = h5_write(tmp_path / "x.weights.h5", stored, model_config="{")
+    refused(
+        UnreadableError, "x.weights.h5: its model_config is not valid JSON", source=path, tmp_path=tmp_path, to="hf"
+    )
 
 
 def test_a_flood_of_tensors(monkeypatch):
@@ -86,14 +88,17 @@ def test_a_decoder_of_its_own_where_the_target_ties(tmp_path):
 
 def test_an_activation_without_a_word_in_the_target(tmp_path):
     table = tmp_path / "mine.toml"
-    names = {"hf": "mine", "burn": "mine"}
-    layouts = "".join(f'[{layout}]\nmodel_type = "{name}"\n' for layout, name in names.items())
-    words = '[values.hidden_act]\nsnake.hf = ["snake"]\n'
-    table.write_text(f'family = "mine"\nextends = "bert"\n{layouts}{words}', encoding="utf-8")
+    words = 'gelu_tanh = { burn = ["gelu_tanh"] }'  # what KerasHub always computes
+    gelu, relu = 'gelu = { hf = ["gelu"], burn = ["gelu"] }', 'relu = { hf = ["relu"] }'
+    table.write_text(
+        'family = "mine"\nextends = "bert"\nwithout = ["values.hidden_act"]\n[hf]\nmodel_type = "mine"\n'
+        f"[values.hidden_act]\n{words}\n{gelu}\n{relu}\n",
+        encoding="utf-8",
+    )
     facts = facts_for("bert", "model")
-    config = config_for("bert", facts, model_type="mine", hidden_act="snake")
+    config = config_for("bert", facts, model_type="mine", hidden_act="relu")
     source = write_hf(tmp_path / "hf", saved_state(facts), config)
-    said = ("the target computes another function", "config.json hidden_act: burn has no word for 'snake'")
+    said = ("the target computes another function", "config.json hidden_act: burn has no word for 'relu'")
     refused(RefusedError, *said, source=source, tmp_path=tmp_path, open_with={"mappings": (table,)})
 
 
