@@ -10,7 +10,7 @@ import pytest
 from models import class_name, hf_config, hf_state, lazy, random_logical, small_facts
 
 from portkit.errors import MissingRuntimeError, RuntimeFailedError
-from portkit.render_proofs import render_forward
+from portkit.render import render_forward
 from portkit.runtimes.outputs import OutputsOn
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers_tensors, transformers_available
