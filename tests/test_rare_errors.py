@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hf_folders import config_for, facts_for, saved_state, small_model, write_hf
 from keras_variables import h5_write, small
@@ -15,6 +17,7 @@ from portkit.api import verify
 from portkit.axes import Signature, parse_pattern, parse_signature
 from portkit.errors import RefusedError, RuntimeFailedError, TableError, UnknownModelError, UnreadableError, UsageError
 from portkit.formats import burnpack_index
+from portkit.formats.hdf5_shards import read_hdf5_shards
 from portkit.runtimes import keras_program
 from portkit.table.check import check_tables
 from portkit.table.expr import evaluate
@@ -61,14 +64,30 @@ def test_a_flood_of_tensors(monkeypatch):
 
 
 def test_names_that_are_one_after_unwrapping(tmp_path):
-    state = saved_state(facts_for("bert", "model"))
-    more = {"encoder._orig_mod.layer.0.output.dense.bias": state["encoder.layer.0.output.dense.bias"] + 1}
+    state = {f"module.{name}": array for name, array in saved_state(facts_for("bert", "model")).items()}
+    name = "encoder.layer.0.output.dense.bias"
+    more = {f"module._orig_mod.{name}": state[f"module.{name}"] + 1}
     source = write_hf(tmp_path / "hf", state | more, config_for("bert", facts_for("bert", "model")))
     words = (
         "cannot tell which weights to read",
-        "encoder.layer.0.output.dense.bias: two stored tensors have the same name after unwrapping",
+        f"{name}: two stored tensors have the same name after unwrapping",
+        f"found    module.{name}, module._orig_mod.{name}",
     )
-    refused(UnknownModelError, *words, source=source, tmp_path=tmp_path, open_with={"layout": "hf"})
+    refused(UnknownModelError, *words, source=source, tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "words"),
+    [
+        ({"/a/vars": 3}, r"the weight_map names something that is no file\s+expected text or a list of texts"),
+        ({"/b/vars": "x.h5"}, r"x\.h5: holds a/vars/0, which the index does not place there"),
+    ],
+)
+def test_an_index_of_keras_that_does_not_fit(tmp_path, weight_map, words):
+    h5_write(tmp_path / "x.h5", {"a/vars/0": np.ones(3, np.float32)})
+    (tmp_path / "model.weights.json").write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
+    with pytest.raises(UnreadableError, match=words):
+        read_hdf5_shards(tmp_path / "model.weights.json")
 
 
 # ---------------------------------------------------------------- targets
