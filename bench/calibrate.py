@@ -30,12 +30,12 @@ from safetensors.numpy import load_file, save_file
 import portkit
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.faults.self_test import run_self_test
+from portkit.proofs.agreement import LIMIT, Agreement, compare_outputs
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes.burn_runtime import run_burn
 from portkit.runtimes.keras_program import INPUTS, OUTPUTS
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers
-from portkit.proofs.agreement import LIMIT, Agreement, compare_outputs
-from portkit.proofs.inputs import choose_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,9 @@ from portkit.checkpoint import open_checkpoint
 from portkit.faults.catalogue import load_faults
 from portkit.faults.inject import Faulty, inject
 from portkit.faults.self_test import PROOFS, run_self_test
+from portkit.proofs.given import read_text
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers
-from portkit.proofs.given import read_text
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 from checkpoints import checkpoint as fetch  # a script beside, not a package

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from portkit.checkpoint import open_checkpoint
+from portkit.proofs.agreement import LIMIT
+from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes.reference import run_reference
-from portkit.verify.agreement import LIMIT
-from portkit.verify.inputs import choose_inputs
 
 ROOT = Path(__file__).parent.parent
 

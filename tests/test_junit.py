@@ -69,7 +69,7 @@ def source(tmp_path):
 def test_every_proof_and_output_is_a_case(source, tmp_path):
     suite = report(tmp_path, source, source, "--runtime", "reference", code=0)
     assert results(suite) == dict.fromkeys([*PROOFS, *OUTPUTS], "pass")
-    assert {case.classname for case in suite} == {"portkit.verify", "portkit.verify.forward"}
+    assert {case.classname for case in suite} == {"portkit.verify", "portkit.proofs.forward"}
 
 
 def test_failures_carry_the_report(source, tmp_path):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hf_folders import config_for, facts_for, saved_state, small_model, write_hf
 from keras_variables import h5_write, small
@@ -15,6 +17,7 @@ from portkit.api import verify
 from portkit.axes import Signature, parse_pattern, parse_signature
 from portkit.errors import RefusedError, RuntimeFailedError, TableError, UnknownModelError, UnreadableError, UsageError
 from portkit.formats import burnpack_index
+from portkit.formats.hdf5_shards import read_hdf5_shards
 from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes import keras_program
 from portkit.table.check import check_tables
@@ -48,8 +51,10 @@ def test_a_huge_config_is_not_read(tmp_path):
 
 def test_a_legacy_file_whose_config_is_none(tmp_path):
     stored = {v.file: array for v, array in small().items()}
-    path = h5_write(tmp_path / "x.h5", stored, model_config="{", layer_names=[b"x"])
-    refused(UnreadableError, "x.h5: its model_config is not valid JSON", source=path, tmp_path=tmp_path, to="hf")
+    path = h5_write(tmp_path / "x.weights.h5", stored, model_config="{")
+    refused(
+        UnreadableError, "x.weights.h5: its model_config is not valid JSON", source=path, tmp_path=tmp_path, to="hf"
+    )
 
 
 def test_a_flood_of_tensors(monkeypatch):
@@ -59,14 +64,30 @@ def test_a_flood_of_tensors(monkeypatch):
 
 
 def test_names_that_are_one_after_unwrapping(tmp_path):
-    state = saved_state(facts_for("bert", "model"))
-    more = {"encoder._orig_mod.layer.0.output.dense.bias": state["encoder.layer.0.output.dense.bias"] + 1}
+    state = {f"module.{name}": array for name, array in saved_state(facts_for("bert", "model")).items()}
+    name = "encoder.layer.0.output.dense.bias"
+    more = {f"module._orig_mod.{name}": state[f"module.{name}"] + 1}
     source = write_hf(tmp_path / "hf", state | more, config_for("bert", facts_for("bert", "model")))
     words = (
         "cannot tell which weights to read",
-        "encoder.layer.0.output.dense.bias: two stored tensors have the same name after unwrapping",
+        f"{name}: two stored tensors have the same name after unwrapping",
+        f"found    module._orig_mod.{name}, module.{name}",
     )
     refused(UnknownModelError, *words, source=source, tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "words"),
+    [
+        ({"/a/vars": 3}, r"the weight_map names something that is no file\s+expected text or a list of texts"),
+        ({"/b/vars": "x.h5"}, r"x\.h5: holds a/vars/0, which the index does not place there"),
+    ],
+)
+def test_an_index_of_keras_that_does_not_fit(tmp_path, weight_map, words):
+    h5_write(tmp_path / "x.h5", {"a/vars/0": np.ones(3, np.float32)})
+    (tmp_path / "model.weights.json").write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
+    with pytest.raises(UnreadableError, match=words):
+        read_hdf5_shards(tmp_path / "model.weights.json")
 
 
 # ---------------------------------------------------------------- targets
@@ -86,14 +107,17 @@ def test_a_decoder_of_its_own_where_the_target_ties(tmp_path):
 
 def test_an_activation_without_a_word_in_the_target(tmp_path):
     table = tmp_path / "mine.toml"
-    names = {"hf": "mine", "burn": "mine"}
-    layouts = "".join(f'[{layout}]\nmodel_type = "{name}"\n' for layout, name in names.items())
-    words = '[values.hidden_act]\nsnake.hf = ["snake"]\n'
-    table.write_text(f'family = "mine"\nextends = "bert"\n{layouts}{words}', encoding="utf-8")
+    words = 'gelu_tanh = { burn = ["gelu_tanh"] }'  # what KerasHub always computes
+    gelu, relu = 'gelu = { hf = ["gelu"], burn = ["gelu"] }', 'relu = { hf = ["relu"] }'
+    table.write_text(
+        'family = "mine"\nextends = "bert"\nwithout = ["values.hidden_act"]\n[hf]\nmodel_type = "mine"\n'
+        f"[values.hidden_act]\n{words}\n{gelu}\n{relu}\n",
+        encoding="utf-8",
+    )
     facts = facts_for("bert", "model")
-    config = config_for("bert", facts, model_type="mine", hidden_act="snake")
+    config = config_for("bert", facts, model_type="mine", hidden_act="relu")
     source = write_hf(tmp_path / "hf", saved_state(facts), config)
-    said = ("the target computes another function", "config.json hidden_act: burn has no word for 'snake'")
+    said = ("the target computes another function", "config.json hidden_act: burn has no word for 'relu'")
     refused(RefusedError, *said, source=source, tmp_path=tmp_path, open_with={"mappings": (table,)})
 
 

@@ -10,7 +10,7 @@ The noise is that of the dtype in which the target computes. Where the source co
 reference in the target's dtype is the measure instead of the source; 2^25 is float32's, see ROUNDING.
 An output of few numbers can come out right by luck, so its noise is at least the one of more rows, see `floors`.
 
-Why 8: of 640 honest runs none is above 2.7 times the noise, visible faults start at 90 times; bench/calibrate.py.
+Why 8: of 540 honest pairs none is above 3.4 times the noise, visible faults start at 90 times; bench/calibrate.py.
 Why rms and not the largest difference: it varies less between honest runs; the largest is reported beside it.
 Why a floor: a source that is exact by luck (a saturated tanh: 1.0) must not forbid its neighbour in float32.
 The floor is what rounding `exact` itself costs. Where `exact` is 0 throughout (a pooler filled with zeros) it
