@@ -65,7 +65,7 @@ def test_a_comparison_is_measured():
 def test_proofs_are_measured():
     _, _, *lines, last = figures("proofs.py", "--rounds", "1")
     found = {line[:16].strip(): [float(figure) for figure in line[16:].split()] for line in lines}
-    assert list(found) == ["three proofs", "tensor proof", "imports alone", "cmp"]
+    assert list(found) == ["three proofs", "tensor proof", "opening alone", "cmp"]
     assert all(wall > 0 and peak > 0 for wall, _, peak in found.values())
     assert "times cmp elapsed" in last
 
