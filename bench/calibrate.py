@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 RESULT = Path(__file__).with_name("calibration.json")
 GAINS = (0.5, 1.0, 1.0, 1.5, 2.0)
-KERAS = 3  # presets that KerasHub runs
-TESTED = 1  # models that are put to the self-test
+KERAS = 30  # presets that KerasHub runs
+TESTED = 12  # models that are put to the self-test
 KERAS_PROGRAM = """
 import json, sys
 from portkit.runtimes import keras_program
