@@ -74,3 +74,9 @@ def test_options_of_no_use_are_refused(source, option):
 
 def test_without_a_target_there_is_nothing_to_verify(source):
     assert "TARGET: is missing" in run(source, code=2)
+
+
+def test_two_folders_are_needed_without_it(tmp_path):
+    result = CliRunner().invoke(main, ["verify", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "nothing to compare with" in result.output

@@ -38,9 +38,9 @@ def test_real_checkpoints_go_there_and_back(real, name, tmp_path):
     assert {"hidden_act"} <= set(there.plan.changes)
     assert all(0 < c.relative < 0.05 for c in there.forward.changes)
     portkit.convert(tmp_path / "keras", tmp_path / "back", to="hf", verify="tensors")
-    before, after = read_state(source), read_state(tmp_path / "back")
-    ignored = portkit.inspect(source).anatomy.ignored
-    assert_same_state(after, {n: t for n, t in before.items() if n not in ignored})
+    same = portkit.diff(source, tmp_path / "back")
+    assert same.equal
+    assert same.compared == len(portkit.inspect(source).logical()) > 100
 
 
 @pytest.mark.burn
@@ -49,7 +49,8 @@ def test_real_checkpoints_go_there_and_back(real, name, tmp_path):
     ("family", "task"), [("bert", "masked_lm"), ("roberta", "sequence_classification"), ("xlm-roberta", "model")]
 )
 def test_chain_is_proved_in_all_three_frameworks(tmp_path, family, task):
-    source = small_model(tmp_path / "hf", family, task)
+    pooler = {} if family == "bert" else {"has_pooler": False}  # one that waits in a residue runs in no framework
+    source = small_model(tmp_path / "hf", family, task, **pooler)
     proved(source, tmp_path / "keras", "keras")
     proved(tmp_path / "keras", tmp_path / "burn", "burn")
     proved(tmp_path / "burn", tmp_path / "again", "keras")
