@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from portkit.candidates import Candidate, Wanted, candidates_for
-from portkit.errors import Problem, UnknownModelError
+from portkit.errors import AmbiguousModelError, Problem, UnknownModelError
 from portkit.names import check_form
 from portkit.table.load import suggestion
 
@@ -57,12 +57,13 @@ def identify(
     for layout in layouts:
         check_form(names, tables.storages[layout].wrappers.undo)
     families, evidence = _families(config, layouts, tables, wanted)
-    candidates = list(candidates_for(names, layouts, families, tables, wanted))
+    candidates, refused = candidates_for(names, layouts, families, tables, wanted)
     if not candidates:
         raise _no_such_task(families, wanted)
     fitting = [c for c in candidates if not c.missing and wanted.layout in (None, c.storage.name)]
     if not fitting:
-        raise _nothing_fits(names, config, candidates, layouts, tables, wanted)
+        ambiguous = (e for e in refused if isinstance(e, AmbiguousModelError))
+        raise next(ambiguous, None) or _nothing_fits(names, config, candidates, layouts, tables, wanted)
     best = max(c.rank for c in fitting)
     finalists = [c for c in fitting if c.rank == best]
     chosen, why = _decide(finalists, config, wanted.task, told=bool(evidence))
@@ -77,7 +78,7 @@ def _whole(
     names: tuple[str, ...], config: Mapping[str, Any], chosen: Candidate, tables: Tables, wanted: Wanted
 ) -> Anatomy | None:
     """The anatomy of everything, where the file has more of a head than was asked for."""
-    every = candidates_for(names, [chosen.storage.name], [chosen.table], tables, wanted)
+    every, _ = candidates_for(names, [chosen.storage.name], [chosen.table], tables, wanted)
     fitting = [c for c in every if not c.missing and len(c.filled) > len(chosen.filled) and not c.task.bare]
     best = max((c.rank for c in fitting), default=None)
     finalists = [c for c in fitting if c.rank == best]
@@ -230,13 +231,9 @@ def _nothing_fits(
                 )
             ],
         )
-    strangers = [
-        c
-        for c in candidates_for(
-            names, layouts, list(tables.families.values()), tables, Wanted(strip_prefix=wanted.strip_prefix)
-        )
-        if not c.missing
-    ]
+    anything = Wanted(strip_prefix=wanted.strip_prefix)
+    every, _ = candidates_for(names, layouts, list(tables.families.values()), tables, anything)
+    strangers = [c for c in every if not c.missing]
     best = max(candidates, key=lambda c: (len(c.filled) - len(c.missing), c.rank))  # not the one that asks for least
     problems = [Problem(n, "missing", hint="") for n in best.missing[:_SHOWN]]
     if strangers and wanted.task is None:

@@ -52,9 +52,13 @@ class Candidate:
 
 def candidates_for(
     names: tuple[str, ...], layouts: list[str], families: list[Table], tables: Tables, wanted: Wanted
-) -> Iterator[Candidate]:
-    """All candidates of some layouts and families. Raises UnknownModelError when the names unwrap in no layout."""
-    refused = []
+) -> tuple[list[Candidate], list[UnknownModelError]]:
+    """All candidates of some layouts and families, and why the other layouts have none.
+
+    Raises UnknownModelError when the names unwrap in no layout.
+    """
+    candidates: list[Candidate] = []
+    refused: list[UnknownModelError] = []
     for layout in layouts:
         storage = tables.storages[layout]
         anchors = {anchor(t, storage) for t in tables.families.values()} - {""}
@@ -64,10 +68,10 @@ def candidates_for(
         except UnknownModelError as e:  # names of one layout need not make sense in another
             refused.append(e)
             continue
-        for table in families:
-            yield from _of_family(table, storage, found, wanted)
+        candidates += (c for table in families for c in _of_family(table, storage, found, wanted))
     if len(refused) == len(layouts):
         raise refused[0]
+    return candidates, refused
 
 
 def _of_family(table: Table, storage: Storage, found: Unwrapped, wanted: Wanted) -> Iterator[Candidate]:

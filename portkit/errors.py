@@ -115,6 +115,10 @@ class UnknownModelError(PortkitError):
     """No table, task or prefix explains the tensors of a checkpoint."""
 
 
+class AmbiguousModelError(UnknownModelError):
+    """The names hold a model more than once, as a whole or in some tensors."""
+
+
 class UnknownTensorError(PortkitError):
     """No tensor of a model has the name that was given."""
 

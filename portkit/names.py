@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from portkit.errors import Problem, UnknownModelError
+from portkit.errors import AmbiguousModelError, Problem, UnknownModelError
 
 if TYPE_CHECKING:
     from portkit.table.schema import Wrappers
@@ -112,7 +112,7 @@ def _drop_infixes(names: Names, wrappers: Wrappers) -> dict[str, str]:
             problems.append(Problem(short, "two stored tensors have the same name after unwrapping", found=found))
         cleaned[short] = stored
     if problems:
-        raise UnknownModelError("cannot tell which weights to read", problems)
+        raise AmbiguousModelError("cannot tell which weights to read", problems)
     return cleaned
 
 
@@ -137,9 +137,9 @@ def _only(prefixes: Mapping[str, str], family_prefixes: Iterable[str]) -> str:
     return next(iter(prefixes))
 
 
-def _twice(candidates: list[str], example: str) -> UnknownModelError:
+def _twice(candidates: list[str], example: str) -> AmbiguousModelError:
     hint = f"choose one, as in --strip-prefix {example!r}; the rest needs --drop or --residue"
-    return UnknownModelError(
+    return AmbiguousModelError(
         "more than one model is in the file",
         [Problem("", "the prefix fits twice", found=", ".join(candidates), hint=hint)],
     )

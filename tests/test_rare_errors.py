@@ -63,15 +63,17 @@ def test_a_flood_of_tensors(monkeypatch):
         burnpack_index.parse_entries({"a": {}, "b": {}}, "x.bpk")
 
 
-def test_names_that_are_one_after_unwrapping(tmp_path):
-    state = {f"module.{name}": array for name, array in saved_state(facts_for("bert", "model")).items()}
+@pytest.mark.parametrize("front", ["module.", ""])
+def test_names_that_are_one_after_unwrapping(tmp_path, front):
+    """With and without a prefix that no other layout knows: the layout that would read it says why it does not."""
+    state = {f"{front}{name}": array for name, array in saved_state(facts_for("bert", "model")).items()}
     name = "encoder.layer.0.output.dense.bias"
-    more = {f"module._orig_mod.{name}": state[f"module.{name}"] + 1}
+    more = {f"{front}_orig_mod.{name}": state[f"{front}{name}"] + 1}
     source = write_hf(tmp_path / "hf", state | more, config_for("bert", facts_for("bert", "model")))
     words = (
         "cannot tell which weights to read",
         f"{name}: two stored tensors have the same name after unwrapping",
-        f"found    module._orig_mod.{name}, module.{name}",
+        f"found    {front}_orig_mod.{name}, {front}{name}",
     )
     refused(UnknownModelError, *words, source=source, tmp_path=tmp_path)
 
