@@ -16,7 +16,7 @@ import numpy as np
 
 from portkit.errors import UnreadableError, unreadable
 from portkit.formats.container import Container
-from portkit.formats.hdf5_guard import walk
+from portkit.formats.hdf5_guard import check_heaps, walk
 from portkit.formats.source import Source, file_source
 from portkit.formats.write import check_unique, replacing, write_at_offsets
 from portkit.tensors import NUMPY_DTYPES, Array, LazyTensor, TensorSpec, dtype_name
@@ -43,7 +43,7 @@ def read_hdf5(path: Path, opened: Callable[[], AbstractContextManager[BinaryIO]]
     source = None if opened else file_source(path)
     with _file(path, opened) as file:
         datasets = walk(path, file)
-        metadata = {k: t for k in _ATTRIBUTES if (t := _text(file.attrs.get(k))) is not None}
+        metadata = _metadata(path, file) if opened is None else {}
         tensors = {name: _tensor(path, source, opened, name, d) for name, d in datasets.items()}
     odd = [name for name, tensor in tensors.items() if tensor is None]
     notes = (f"{path.name}: {len(odd)} datasets are no numbers, such as {odd[0]}",) if odd else ()
@@ -150,6 +150,14 @@ def _dtype(dataset: Any) -> str | None:  # noqa: ANN401
         return dtype_name(np.dtype(ml_dtypes.bfloat16) if dataset.dtype.name == _BF16 else dataset.dtype)
     except KeyError:
         return None
+
+
+def _metadata(path: Path, file: Any) -> dict[str, str]:  # noqa: ANN401 - h5py has no types
+    """What a file from before Keras 3 says of itself."""
+    there = [k for k in _ATTRIBUTES if k in file.attrs]
+    if there:
+        check_heaps(path, file)
+    return {k: text for k in there if (text := _text(file.attrs.get(k))) is not None}
 
 
 def _text(value: object) -> str | None:

@@ -1,15 +1,18 @@
 """What an HDF5 file may hold before anything of it is read: plain datasets, reached by hard links, of honest size.
 
 HDF5 can point into other files (external and virtual datasets, external links), by name into itself (soft links), in
-circles (hard links), and can declare petabytes that it does not store. Keras refuses most of this too.
+circles (hard links), and can declare petabytes that it does not store. Keras refuses most of this too. Where texts are
+damaged, the library itself never comes back.
 """
 
 from __future__ import annotations
 
+import mmap
+import re
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from portkit.errors import Problem, UnreadableError
+from portkit.errors import Problem, UnreadableError, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +36,34 @@ def walk(path: Path, file: Any) -> dict[str, Any]:  # noqa: ANN401 - h5py has no
     if problems:
         raise UnreadableError("cannot read the checkpoint", problems)
     return datasets
+
+
+def check_heaps(path: Path, file: Any) -> None:  # noqa: ANN401
+    """Every collection of texts is whole, wherever it lies. Raises UnreadableError where one is not.
+
+    A collection is `GCOL`, a version, its size and objects; an object is an index, a count, its size and its bytes,
+    filled to 8. Index 0 is free space, its size that of all of it (HDF5 file format, section III.E). The library walks
+    from object to object, and a free one of size 0 holds it for ever.
+    """
+    if (sizes := file.id.get_create_plist().get_sizes()) != (8, 8):
+        raise unreadable(path, "the HDF5 file has numbers of another width", expected="(8, 8) bytes", found=f"{sizes}")
+    budget = MAX_OBJECTS
+    with path.open("rb") as raw, mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        for heap in re.finditer(rb"GCOL\x01", view):
+            budget = _after_heap(view, heap.start(), budget)
+            if budget < 0:
+                raise unreadable(path, "the HDF5 file is broken", found=f"a damaged heap at byte {heap.start()}")
+
+
+def _after_heap(view: mmap.mmap, start: int, budget: int) -> int:
+    """What is left of the number of objects that may be looked at; negative when the heap is damaged."""
+    at, end = start + 16, start + int.from_bytes(view[start + 8 : start + 16], "little")
+    while budget >= 0 and end <= len(view) and end - at >= 16:
+        free, size = view[at : at + 2] == b"\0\0", int.from_bytes(view[at + 8 : at + 16], "little")
+        step = size if free else 16 + -(-size // 8) * 8
+        budget = budget - 1 if 16 <= step <= end - at else -1
+        at += step
+    return budget if at <= end <= len(view) else -1
 
 
 def _below(
