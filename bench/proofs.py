@@ -86,7 +86,7 @@ def main() -> None:
     print(f"{options.rounds} rounds, {os.cpu_count()} cores")
     print(f"{'':16}{'elapsed':>9}{'cpu s':>9}{'MB':>9}")
     for name, seen in found.items():
-        print(f"{name:16}{seen.wall:9.2f}{seen.cpu:9.2f}{seen.peak:9.0f}")
+        print(f"{name:16}{seen.wall:9.3f}{seen.cpu:9.3f}{seen.peak:9.0f}")
     proof, opened, cmp = (found[name] for name in ("tensor proof", "opening alone", "cmp"))
     wall, cpu = (proof.wall - opened.wall) / cmp.wall, (proof.cpu - opened.cpu) / cmp.cpu
     print(f"the tensor proof without opening takes {wall:.2f} times cmp elapsed, {cpu:.2f} times on a processor")
