@@ -164,6 +164,19 @@ def test_damaged_texts_do_not_hold_the_reader_for_ever(tmp_path, at, value):
         read_hdf5(path)
 
 
+def test_heaps_of_another_width_are_not_read(tmp_path):
+    plist = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    plist.set_sizes(8, 4)
+    made = h5py.h5f.create(str(tmp_path / "x.h5").encode(), h5py.h5f.ACC_TRUNC, fcpl=plist)
+    with h5py.File(made) as file:
+        file.attrs["model_config"] = "{}"
+    with pytest.raises(
+        UnreadableError,
+        match=r"the HDF5 file has numbers of another width\s+expected \(8, 8\) bytes\s+found    \(8, 4\)",
+    ):
+        read_hdf5(tmp_path / "x.h5")
+
+
 MUTATE = """
 import random, resource, sys
 from pathlib import Path
