@@ -13,6 +13,7 @@ from models import small_facts
 import portkit
 from portkit.cli import main
 from portkit.errors import RuntimeFailedError
+from portkit.proofs.agreement import Run
 from portkit.proofs.inputs import choose_inputs
 from portkit.runtimes.burn_runtime import burn_available, find_burn, run_burn
 
@@ -39,8 +40,7 @@ def wgpu():
 def test_minilm_agrees_on_wgpu(wgpu, real, tmp_path):
     proof = portkit.convert(real("minilm"), tmp_path / "burn", to="burn", device="wgpu").forward
     assert proof.agrees
-    assert (proof.source_runtime, proof.source_device) == ("transformers", "cpu")
-    assert (proof.target_runtime, proof.target_device) == ("Burn", wgpu)
+    assert proof.runs == (Run("transformers"), Run("Burn", device=wgpu))
     last = {a.output: a.max_abs for a in proof.agreements}
     assert last["hidden_states.6"] < 1e-5
     assert last["pooled_output"] < 1e-5
@@ -61,7 +61,7 @@ def test_tasks_agree_on_wgpu(wgpu, tmp_path, family, task, changes):
     source = small_model(tmp_path / "hf", family, task, **changes)
     proof = portkit.convert(source, tmp_path / "burn", to="burn", device="wgpu").forward
     assert proof.agrees
-    assert (proof.target_runtime, proof.target_device) == ("Burn", wgpu)
+    assert proof.runs == (Run("transformers"), Run("Burn", device=wgpu))
 
 
 @pytest.mark.gpu
@@ -71,7 +71,8 @@ def test_command_names_the_device(wgpu, tmp_path):
     words = ["convert", str(source), str(tmp_path / "burn"), "--to", "burn", "--device", "wgpu"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
-    assert f"  computed     in float32: transformers on cpu, Burn on {wgpu}\n" in done.output
+    sides = f"transformers (float32, cpu) against Burn (float32, {wgpu})"
+    assert f"proof forward  {sides}, both measured against " in done.output
 
 
 @pytest.fixture
