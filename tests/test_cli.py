@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -51,6 +53,12 @@ def test_every_command_has_help(command):
 
 def test_version():
     assert run("--version") == f"portkit, version {__version__}\n"
+
+
+def test_python_runs_it_as_a_module():
+    command = [sys.executable, "-m", "portkit", "convert", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: portkit convert [OPTIONS] SOURCE TARGET")
 
 
 # ---------------------------------------------------------------- inspect

@@ -37,6 +37,7 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("render", "render_golden", "render_explain", "cli_options"),
     ("cli_diff", "cli_golden", "cli_explain", "cli_verify"),
     ("cli",),
+    ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 HEAVY = ("numpy", "torch", "transformers", "keras", "tensorflow")
