@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +93,8 @@ def _require_finite(outputs: Outputs, inputs: Inputs) -> None:
 
 def _versions(checkpoint: Checkpoint, runtime: str) -> dict[str, str]:
     """Of portkit, of the packages that were loaded for the run, and of Burn's program."""
-    loaded = [name for name in _PACKAGES if name.replace("-", "_") in sys.modules]
+    loaded = {name: sys.modules[name.replace("-", "_")] for name in _PACKAGES if name.replace("-", "_") in sys.modules}
+    own = {name: str(getattr(module, "__version__", "unknown")) for name, module in loaded.items()}
     legacy = checkpoint.folder.container.format == "named_mpk"
     program = {"program": burn_version(legacy=legacy)} if runtime == BURN else {}
-    return {"portkit": portkit.__version__, **{name: metadata.version(name) for name in loaded}, **program}
+    return {"portkit": portkit.__version__, **own, **program}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -36,6 +38,14 @@ def test_the_file_says_what_was_returned(tmp_path):
     )
     assert golden.versions["portkit"] == portkit.__version__
     assert golden.facts == asdict(small_facts())
+
+
+def test_versions_are_those_of_what_is_loaded_whatever_package_it_came_in(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(__version__="2.21.0"))  # of tensorflow-cpu
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace())
+    golden, _ = recorded(hf_folder(tmp_path / "hf"))
+    assert (golden.versions["tensorflow"], golden.versions["jax"]) == ("2.21.0", "unknown")
+    assert golden.versions["numpy"] == np.__version__
 
 
 @pytest.mark.parametrize(("family", "task"), [("bert", "pre_training"), ("roberta", "sequence_classification")])
