@@ -1,9 +1,10 @@
-"""The command starts threads for products of matrices only where it multiplies matrices."""
+"""What the command asks of the system: threads only where it multiplies matrices, and memory once."""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 
@@ -62,3 +63,27 @@ def test_variable_is_that_of_this_numpy():
         [sys.executable, "-c", count], capture_output=True, text=True, check=True, env={**os.environ, VARIABLE: "1"}
     )
     assert done.stdout == "1\n"
+
+
+FAULTS = """
+import resource, numpy
+def work():
+    for _ in range(20):
+        [numpy.ones(1 << 20, numpy.uint8) for _ in range(9)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+before = work()
+print(work() - before)
+"""
+
+
+def page_faults(first: str) -> int:
+    """How often memory is fetched from the system again for blocks of a size that was freed before."""
+    done = subprocess.run([sys.executable, "-c", first + FAULTS], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another libc decides otherwise what it keeps")
+def test_what_is_freed_is_kept_for_the_next_tensor():
+    command = "from portkit.cli import main; main(['mappings', 'list'], standalone_mode=False)"
+    assert page_faults(command) < 100
+    assert page_faults("") > 10_000
