@@ -13,7 +13,6 @@ from portkit.axes import Axes, flip, move, shape_of
 from portkit.candidates import Wanted
 from portkit.checks import dtype_problems, label_count, twin_problems
 from portkit.config import Config, read_config
-from portkit.dense import dense
 from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError, UsageError
 from portkit.facts import Facts
 from portkit.fold import unfolded
@@ -26,7 +25,7 @@ from portkit.table.expr import evaluate
 from portkit.table.load import load_tables, suggestion
 from portkit.table.schema import Place
 from portkit.table.slots import Slot, expand, logical_axes
-from portkit.tensors import Array, LazyTensor, TensorSpec, in_memory
+from portkit.tensors import Array, LazyTensor, TensorSpec, in_memory, turned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -108,15 +107,16 @@ class Checkpoint:
         assert tensor is not None
         axes = logical_axes(slot, self.tables.storages["logical"])
         front, back = self.growth(name)
-        shape = shape_of(axes, self.sizes)
+        if not (front or back) and axes == self.axes(name):
+            return tensor.renamed(name)
 
-        def read() -> Array:
+        def view() -> Array:
             array = tensor.read()
             rows = array[max(front, 0) : array.shape[0] - back] if front or back else array
             rows = np.concatenate([np.zeros((-front, *rows.shape[1:]), rows.dtype), rows]) if front < 0 else rows
-            return dense(move(rows, self.axes(name), axes, self.sizes))
+            return move(rows, self.axes(name), axes, self.sizes)
 
-        return LazyTensor(TensorSpec(name, shape, tensor.spec.dtype), read)
+        return turned(TensorSpec(name, shape_of(axes, self.sizes), tensor.spec.dtype), view)
 
 
 def open_checkpoint(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from portkit.errors import Problem
-from portkit.tensors import FLOATS, LazyTensor, equal_bits
+from portkit.tensors import FLOATS, same_bits
 
 if TYPE_CHECKING:
     from portkit.anatomy import Anatomy
@@ -58,8 +58,3 @@ def twin_problems(container: Container, anatomy: Anatomy) -> tuple[list[Problem]
             else:
                 problems.append(Problem(name, "differs from another spelling of the same tensor", found=first.name))
     return problems, dead
-
-
-def same_bits(a: LazyTensor, b: LazyTensor) -> bool:
-    """Whether two tensors of one orientation hold the same bytes."""
-    return (a.spec.shape, a.spec.dtype) == (b.spec.shape, b.spec.dtype) and equal_bits(a.read(), b.read())

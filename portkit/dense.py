@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from portkit.tensors import Array
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
 
 PIECE_BYTES = 1 << 20  # stays in the processor's cache from its copy to its use
 _STRIP = 16  # numbers of 4 bytes that fill a line of that cache
@@ -33,11 +36,16 @@ def dense(view: Array) -> Array:
 
 def pieces(view: Array) -> Iterator[Array]:
     """The rows of a view in C-contiguous arrays of about a megabyte, in order; nothing for an empty view."""
-    if not view.size:
-        return
     if not view.ndim:
         yield view
+    for first, end in spans(view.shape, view.itemsize):
+        yield dense(view[first:end])
+
+
+def spans(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[int, int]]:
+    """The first row and the one after the last of each piece: one cut for all arrays of a shape and item size."""
+    if not math.prod(shape) or not shape:
         return
-    rows = max(_STRIP, PIECE_BYTES // (view.nbytes // len(view)))  # with fewer, a line would be fetched twice
-    for first in range(0, len(view), rows):
-        yield dense(view[first : first + rows])
+    rows = max(_STRIP, PIECE_BYTES // (math.prod(shape[1:]) * itemsize))  # with fewer, a line would be fetched twice
+    for first in range(0, shape[0], rows):
+        yield first, min(first + rows, shape[0])

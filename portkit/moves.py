@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from portkit.checks import same_bits
-from portkit.dense import dense
 from portkit.errors import Problem, RefusedError
 from portkit.fold import absorbed, fold, unfolded
-from portkit.tensors import LazyTensor, TensorSpec, equal_bits
+from portkit.tensors import LazyTensor, TensorSpec, equal_bits, same_bits, turned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -204,4 +202,4 @@ def _is_tied(source: Checkpoint, logical: str, to: str) -> bool:
 def _turned(tensor: LazyTensor) -> LazyTensor:
     """A decoder's kernel [in, out] as rows of a table [out, in]."""
     spec = replace(tensor.spec, shape=tensor.spec.shape[::-1])
-    return LazyTensor(spec, lambda: dense(tensor.read().T))
+    return turned(spec, lambda: tensor.read().T)

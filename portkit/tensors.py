@@ -13,8 +13,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from portkit.dense import dense, pieces
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Array = NDArray[np.generic]
 
@@ -79,7 +81,7 @@ class LazyTensor:
     read: Callable[[], Array]
     at: tuple[int, int] | None = None  # byte range in its file, where the format has one
     file: str = ""  # name of the file it lies in, for messages
-    part: Callable[[int, int], bytes] | None = None  # reads stored bytes: offset in the tensor, size
+    cut: Callable[[], Iterator[Array]] | None = None  # makes `pieces` with less work than `read`
 
     @property
     def name(self) -> str:
@@ -90,6 +92,10 @@ class LazyTensor:
         """The same tensor under another name."""
         return replace(self, spec=replace(self.spec, name=name))
 
+    def pieces(self) -> Iterator[Array]:
+        """Its rows in C-contiguous arrays of about a megabyte, in order: one cut for all of a shape and dtype."""
+        return self.cut() if self.cut else pieces(self.read())
+
 
 def in_memory(name: str, array: Array) -> LazyTensor:
     """A LazyTensor over an array that is already there."""
@@ -97,9 +103,25 @@ def in_memory(name: str, array: Array) -> LazyTensor:
     return LazyTensor(TensorSpec(name, dense.shape, dtype_name(dense.dtype)), lambda: dense)
 
 
+def turned(spec: TensorSpec, view: Callable[[], Array]) -> LazyTensor:
+    """A LazyTensor over a function that returns a view of what it read, with any strides."""
+    return LazyTensor(spec, lambda: dense(view()), cut=lambda: pieces(view()))
+
+
 def equal_bits(a: Array, b: Array) -> bool:
     """Whether two arrays of one shape and dtype hold the same bits: NaN equals itself, -0 does not equal 0."""
-    if (a.shape, a.dtype) != (b.shape, b.dtype):
-        return False
-    bits = f"u{a.itemsize}"  # one comparison for a number, not one for each byte
-    return bool(np.array_equal(a.view(bits), b.view(bits)))
+    return (a.shape, a.dtype) == (b.shape, b.dtype) and _all_equal(pieces(a), pieces(b))
+
+
+def same_bits(a: LazyTensor, b: LazyTensor) -> bool:
+    """Whether two tensors have one shape, one dtype and the same bits; reads on until they differ."""
+    return (a.spec.shape, a.spec.dtype) == (b.spec.shape, b.spec.dtype) and _all_equal(a.pieces(), b.pieces())
+
+
+def bits(array: Array) -> Array:
+    """The same memory as unsigned integers, one for each number."""
+    return array.view(f"u{array.itemsize}")
+
+
+def _all_equal(ours: Iterator[Array], theirs: Iterator[Array]) -> bool:
+    return all(np.array_equal(bits(a), bits(b)) for a, b in zip(ours, theirs, strict=True))

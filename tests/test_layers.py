@@ -15,8 +15,9 @@ import portkit
 
 PACKAGE = Path(portkit.__file__).parent
 ORDER = (  # from the bottom up; modules on one line know nothing of each other
-    ("errors", "tensors", "facts"),
-    ("axes", "casts", "dense"),
+    ("errors", "dense", "facts"),
+    ("tensors",),
+    ("axes", "casts"),
     ("table",),
     ("fold",),
     ("formats", "names", "config"),

@@ -11,10 +11,9 @@ from portkit.tensors import NUMPY_DTYPES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from portkit.tensors import Array, LazyTensor
+    from portkit.tensors import Array
 
 BLOCK = 1 << 16  # elements
-CHUNK = 1 << 20  # bytes
 
 
 def blocks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
@@ -24,30 +23,6 @@ def blocks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
     rows = max(1, BLOCK * a.shape[0] // max(a.size, 1))
     for start in range(0, a.shape[0] if a.size else 0, rows):
         yield start, a[start : start + rows], b[start : start + rows]
-
-
-def bits(array: Array) -> Array:
-    """The same memory as unsigned integers."""
-    return array.view(f"u{array.dtype.itemsize}")
-
-
-def equal_bits(a: Array, b: Array) -> bool:
-    """Whether shape, dtype and every bit are the same; NaN equals itself, and 0 is not -0."""
-    if (a.shape, a.dtype) != (b.shape, b.dtype):
-        return False
-    return all(bool((bits(x) == bits(y)).all()) for _, x, y in blocks(a, b))
-
-
-def equal_bytes(a: LazyTensor, b: LazyTensor) -> bool:
-    """Whether two stored tensors have one shape, one dtype and the same bytes, read in chunks where possible."""
-    if (a.spec.shape, a.spec.dtype) != (b.spec.shape, b.spec.dtype):
-        return False
-    one, other = a.part, b.part
-    if not (one and other and a.at and b.at):
-        return equal_bits(a.read(), b.read())
-    size = a.at[1] - a.at[0]
-    spans = ((start, min(CHUNK, size - start)) for start in range(0, size, CHUNK))
-    return size == b.at[1] - b.at[0] and all(one(*span) == other(*span) for span in spans)
 
 
 def equal_values(a: Array, b: Array) -> bool:

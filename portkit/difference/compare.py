@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from portkit.checkpoint import Checkpoint, open_checkpoint
-from portkit.difference.blocks import equal_bits, equal_bytes, equal_values, narrower
+from portkit.difference.blocks import equal_values, narrower
 from portkit.difference.diagnose import diagnose
 from portkit.difference.elsewhere import look_elsewhere
 from portkit.difference.fields import compare_fields
@@ -18,6 +18,7 @@ from portkit.difference.result import CAST, DIFFERS, EQUAL, ONLY_A, ONLY_B, SHAP
 from portkit.difference.sides import Item, alike, pair_up, side_of, ties_of
 from portkit.errors import Problem, UsageError
 from portkit.table.load import suggestion
+from portkit.tensors import equal_bits, same_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +68,7 @@ def _without(found: tuple[Any, ...], ignored: set[str]) -> tuple[Any, ...]:
 def _compare(item: Item, sides: tuple[Checkpoint, Checkpoint], ties: Ties, tolerance: Tolerance) -> TensorDiff:
     if item.a is None or item.b is None:
         return _result(item, ONLY_A if item.b is None else ONLY_B)
-    if item.raw and equal_bytes(*item.raw):
+    if not any(item.starts) and same_bits(*(item.raw or (item.a, item.b))):
         return _result(item, EQUAL)
     whole = alike(item.a.read(), item.b.read())
     pair = Pair(item.name, whole, item.starts, item.axes, None, sides, ties)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.difference.blocks import bits, blocks
+from portkit.difference.blocks import blocks
 from portkit.difference.result import Finding, Numbers
+from portkit.tensors import bits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.difference.blocks import BLOCK, blocks, equal_bits
+from portkit.difference.blocks import BLOCK, blocks
 from portkit.difference.guess import Guess, Pair
 from portkit.difference.order import heads_exchanged, padded, permuted, shifted, transposed
 from portkit.difference.result import Finding
 from portkit.execute import cast
-from portkit.tensors import NUMPY_DTYPES, dtype_name
+from portkit.tensors import NUMPY_DTYPES, dtype_name, equal_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

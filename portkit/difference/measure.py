@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.difference.blocks import bits, blocks
+from portkit.difference.blocks import blocks
 from portkit.difference.result import Numbers
 from portkit.errors import Problem, UsageError
+from portkit.tensors import bits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from portkit.errors import Problem, RefusedError, unreadable
-from portkit.tensors import NUMPY_DTYPES, Array, TensorSpec
+from portkit.tensors import NUMPY_DTYPES, LazyTensor, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from portkit.formats.source import Source
 
 PLAIN = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
@@ -31,11 +29,12 @@ class StoredDtype:
     dtype: str
     stored: np.dtype[np.generic]
 
-    def reader(self, source: Source, offset: int, shape: tuple[int, ...]) -> Callable[[], Array]:
-        """The function that reads such a tensor."""
+    def tensor(self, source: Source, offset: int, spec: TensorSpec) -> LazyTensor:
+        """Such a tensor, unread."""
         if self.dtype != "BOOL":
-            return lambda: source.array(offset, shape, self.stored)
-        return lambda: np.asarray(source.array(offset, shape, self.stored) != 0)
+            return source.tensor(spec, offset)
+        at = (offset, offset + spec.count * self.stored.itemsize)
+        return LazyTensor(spec, lambda: np.asarray(source.array(offset, spec.shape, self.stored) != 0), at, source.name)
 
 
 def parse_dtype(value: object, where: str) -> StoredDtype:

@@ -31,11 +31,12 @@ from portkit.formats.cbor_guard import check_cbor
 from portkit.formats.container import Container
 from portkit.formats.source import Source, file_source
 from portkit.formats.write import check_unique, mismatch, replacing, write_at_offsets
-from portkit.tensors import Array, LazyTensor, TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from portkit.tensors import Array, LazyTensor, TensorSpec
 
 MAGIC = b"NRUB"  # 0x4255524E, little-endian
 VERSION = 1
@@ -166,9 +167,7 @@ def _check_padding(source: Source, index_end: int, start: int) -> None:
 
 
 def _lazy(source: Source, entry: Entry, start: int) -> LazyTensor:
-    at = (start + entry.start, start + entry.end)
-    read = entry.dtype.reader(source, at[0], entry.spec.shape)
-    return LazyTensor(entry.spec, read, at, source.name, source.part(at[0]))
+    return entry.dtype.tensor(source, start + entry.start, entry.spec)
 
 
 def _notes(index: Mapping[str, Any], entries: Sequence[Entry], extras: BurnpackExtras) -> tuple[str, ...]:

@@ -124,8 +124,7 @@ def _tensor(
     spec = TensorSpec(name, tuple(dataset.shape), dtype)
     offset: int | None = dataset.id.get_offset() if dataset.size and dataset.dtype.byteorder != ">" else None
     if source is not None and offset is not None and offset + spec.nbytes <= source.size:
-        read = partial(source.array, offset, spec.shape, NUMPY_DTYPES[dtype])
-        return LazyTensor(spec, read, (offset, offset + spec.nbytes), path.name)
+        return source.tensor(spec, offset)
     return LazyTensor(spec, partial(_through_h5py, path, opened, spec), None, path.name)
 
 

@@ -82,9 +82,7 @@ def _new(data: Mapping[str, Node], name: str, source: Source) -> LazyTensor:
     if nbytes != blob.size:
         found = f"{blob.size} bytes"
         raise unreadable(where, "shape and size disagree", expected=f"{nbytes} bytes for {spec}", found=found)
-    at = (blob.offset, blob.offset + blob.size)
-    read = dtype.reader(source, blob.offset, spec.shape)
-    return LazyTensor(spec, read, at, source.name, source.part(blob.offset))
+    return dtype.tensor(source, blob.offset, spec)
 
 
 def _old(data: Mapping[str, Node], name: str, metadata: Mapping[str, str], source: Source) -> LazyTensor:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
@@ -175,6 +174,4 @@ def _unreadable(dtype: str, shape: Sequence[int]) -> str:
 
 def _tensor(source: Source, start: int, name: str, entry: Mapping[str, Any]) -> LazyTensor:
     spec = TensorSpec(name, tuple(entry["shape"]), entry["dtype"])
-    first, end = entry["data_offsets"]
-    read = partial(source.array, start + first, spec.shape, NUMPY_DTYPES[spec.dtype])
-    return LazyTensor(spec, read, (start + first, start + end), source.name, source.part(start + first))
+    return source.tensor(spec, start + entry["data_offsets"][0])

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import gzip
+import math
 import stat
 import tempfile
 import weakref
 import zlib
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from portkit.dense import spans
 from portkit.errors import unreadable
+from portkit.tensors import NUMPY_DTYPES, LazyTensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from portkit.tensors import Array
+    from portkit.tensors import Array, TensorSpec
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 20
@@ -51,16 +55,25 @@ class Source:
             raise _ended(self.path, offset, size)
         return data
 
-    def part(self, start: int) -> Callable[[int, int], bytes]:
-        """A function that reads bytes of what begins at `start`, for comparisons that need no array."""
-        return lambda offset, size: self.read(start + offset, size)
-
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
         """The C-contiguous array at `offset`. Raises UnreadableError when the file ends before it does."""
         out = np.empty(shape, dtype)
         if out.size:
             self._fill(out.reshape(-1).view(np.uint8).data, offset)
         return out
+
+    def tensor(self, spec: TensorSpec, offset: int) -> LazyTensor:
+        """What lies at `offset`, little-endian and row-major, unread."""
+        where = (offset, spec.shape, NUMPY_DTYPES[spec.dtype])
+        read, cut = partial(self.array, *where), partial(self._pieces, *where)
+        return LazyTensor(spec, read, (offset, offset + spec.nbytes), self.name, cut)
+
+    def _pieces(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Iterator[Array]:
+        if not shape:
+            yield self.array(offset, shape, dtype)
+        width = math.prod(shape[1:]) * dtype.itemsize
+        for first, end in spans(shape, dtype.itemsize):
+            yield self.array(offset + first * width, (end - first, *shape[1:]), dtype)
 
     def _fill(self, memory: memoryview, offset: int) -> None:
         with system_errors(self.path), self.opened() as file:

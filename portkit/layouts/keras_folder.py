@@ -16,7 +16,7 @@ from portkit.formats import open_container
 from portkit.formats.container import Container
 from portkit.layouts.files import read_json
 from portkit.layouts.keras_names import snake_case, todays_paths
-from portkit.tensors import equal_bits
+from portkit.tensors import same_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +133,7 @@ def _renamed(container: Container, storage: Storage, backbone: str) -> Container
     problems = []
     for stored, tensor in container.tensors.items():
         name = names[stored]
-        if name in tensors and not _same(tensors[name], tensor):
+        if name in tensors and not same_bits(tensors[name], tensor):
             problems.append(Problem(stored, "differs from another copy of the same variable", found=name))
         tensors.setdefault(name, tensor.renamed(name))
     if problems:
@@ -145,7 +145,7 @@ def _whole_task(body: Container, task: Container, backbone: str) -> Container:
     """Backbone and head as one; before KerasHub 0.30 the head's file had a copy of the backbone, which must agree."""
     prefix = f"layers/{snake_case(backbone)}/"
     named = {n if n.startswith(prefix) else prefix + n: t for n, t in body.tensors.items()}
-    differ = [n for n, t in task.tensors.items() if n in named and not _same(named[n], t)]
+    differ = [n for n, t in task.tensors.items() if n in named and not same_bits(named[n], t)]
     if differ:
         hint = "older KerasHub reads one of them, newer the other: remove the one that is stale"
         found = f"{len(differ)} tensors, such as {differ[0]}"
@@ -162,7 +162,3 @@ def _activation_note(raw: Mapping[str, Any]) -> tuple[str, ...]:
     if activation in _LINEAR:
         return ()
     return (f"the Keras classifier ends in {activation!r}: what is converted are the logits before it",)
-
-
-def _same(a: LazyTensor, b: LazyTensor) -> bool:
-    return (a.spec.shape, a.spec.dtype) == (b.spec.shape, b.spec.dtype) and equal_bits(a.read(), b.read())

@@ -11,11 +11,10 @@ import numpy as np
 from portkit.accounting import backbone_words, changes_function
 from portkit.common import in_common
 from portkit.execute import cast
+from portkit.tensors import bits, equal_bits, same_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
     from portkit.checkpoint import Checkpoint
     from portkit.plan import Plan
@@ -114,15 +113,17 @@ def _rows_left(other: LazyTensor, rows: int | None) -> dict[str, str]:
 
 def _difference(mine: LazyTensor, other: LazyTensor, rows: int | None) -> str:
     """How two tensors differ, in words; nothing where they are equal after the cast to the other's dtype."""
+    if same_bits(mine, other):
+        return ""
     source, target = mine.read(), other.read()[:rows]
     if source.shape != target.shape:
         return f"shape {source.shape} in the source, {target.shape} in the target"
     rounded = cast(source, other.spec.dtype)
-    if _same_bits(rounded, target):
+    if equal_bits(rounded, target):
         return ""
-    if source.ndim == 2 and source.shape[0] == source.shape[1] and _same_bits(rounded.T, target):
+    if source.ndim == 2 and source.shape[0] == source.shape[1] and equal_bits(rounded.T, target):
         return "transposed"
-    if _same_bits(source, cast(target, mine.spec.dtype)):
+    if equal_bits(source, cast(target, mine.spec.dtype)):
         return f"equal only after the cast {other.spec.dtype} -> {mine.spec.dtype}: the target has more digits"
     return _distance(rounded, target)
 
@@ -130,19 +131,8 @@ def _difference(mine: LazyTensor, other: LazyTensor, rows: int | None) -> str:
 def _distance(source: Array, target: Array) -> str:
     with np.errstate(invalid="ignore", over="ignore"):
         apart = np.abs(source.astype(np.float64) - target.astype(np.float64))
-    count = source.size - int(np.count_nonzero(_equal_bits(source, target)))
+    count = int(np.count_nonzero(bits(source) != bits(target)))
     return f"{count} of {source.size} numbers differ, by {apart.max(initial=0.0):.3g} at most"
-
-
-def _equal_bits(a: Array, b: Array) -> NDArray[np.bool_]:
-    """Where two arrays of one shape and dtype hold the same bytes."""
-    whole = np.dtype(f"u{a.dtype.itemsize}")
-    equal: NDArray[np.bool_] = np.equal(a.view(whole), b.view(whole))
-    return equal
-
-
-def _same_bits(a: Array, b: Array) -> bool:
-    return bool(_equal_bits(a, b).all())
 
 
 def _has_numbers(checkpoint: Checkpoint, name: str) -> bool:
