@@ -15,7 +15,7 @@ from portkit import __version__
 from portkit.cli_diff import diff
 from portkit.cli_explain import explain
 from portkit.cli_golden import golden
-from portkit.cli_options import reading
+from portkit.cli_options import reading, verdicts_to
 from portkit.cli_verify import verify
 from portkit.errors import PortkitError
 
@@ -135,11 +135,10 @@ def convert(source: Path, target: Path, as_json: bool, junit: Path | None, **opt
         _spare_threads()
     from portkit.api import ProofFailed
     from portkit.api import convert as run
-    from portkit.junit import written
 
     names = ("layout", "family", "task", "config", "strip_prefix", "mappings")
     opening = {name: options.pop(name) for name in names}
-    with written(junit) as write:
+    with verdicts_to(junit) as write:
         try:
             result, code = run(source, target, open_with=opening, **options), 0
         except ProofFailed as e:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from portkit.proofs.pair import Verification
 
 
 def reading(command: Callable[..., None]) -> Callable[..., None]:
@@ -31,3 +35,12 @@ def reading(command: Callable[..., None]) -> Callable[..., None]:
     ):
         command = option(command)
     return command
+
+
+def verdicts_to(junit: Path | None) -> AbstractContextManager[Callable[[Verification | None], None]]:
+    """What writes verdicts as JUnit XML; without a file nothing is written, and nothing imported for it."""
+    if junit is None:
+        return nullcontext(lambda _verdict: None)
+    from portkit.junit import written
+
+    return written(junit)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from portkit.cli_options import verdicts_to
 from portkit.errors import Problem, UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -55,7 +56,6 @@ def verify(
     The last line of the report says it in one line: portkit verify: PASS tensors=pass facts=pass forward=pass
     """
     from portkit.api import verify as run
-    from portkit.junit import written
     from portkit.render_proofs import render_verification
 
     opening = {name: options.pop(name) for name in ("family", "task", "mappings")}
@@ -66,7 +66,7 @@ def verify(
             "nothing to compare with", [Problem("TARGET", "is missing", hint="only --self-test needs none")]
         )
     wanted = tuple(name.strip() for name in proofs.split(",") if name.strip())
-    with written(junit) as write:
+    with verdicts_to(junit) as write:
         verdict = run(source, target, proofs=wanted, open_source=opening, open_target=opening, **options)
         write(verdict)
     click.echo(json.dumps(verdict.as_dict(), indent=2) if as_json else render_verification(verdict))

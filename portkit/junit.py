@@ -40,17 +40,15 @@ class Case:
 
 
 @contextmanager
-def written(path: Path | None) -> Iterator[Callable[[Verification | None], None]]:
+def written(path: Path) -> Iterator[Callable[[Verification | None], None]]:
     """A function that writes verdicts to a file; an error on the way to them is written too, and goes on.
 
-    A CI job that sees no file would see no failure. Without a path nothing is written. Raises UnreadableError when
-    the file cannot be written.
+    A CI job that sees no file would see no failure. Raises UnreadableError when the file cannot be written.
     """
     try:
-        yield lambda verdict: _write(path, cases_of(verdict)) if path else None
+        yield lambda verdict: _write(path, cases_of(verdict))
     except PortkitError as error:
-        if path:
-            _write(path, [Case("portkit.verify", "open", "error", error.title, str(error))])
+        _write(path, [Case("portkit.verify", "open", "error", error.title, str(error))])
         raise
 
 
