@@ -119,11 +119,11 @@ def convert(
         files = tuple(replace(hashed(path, "copied"), name=name) for name, path in small.copied.items())
         return replace(planned, files=files, warnings=(*warnings, *small.notes), dry_run=True)
     with new_folder(Path(target), force=force) as folder:
-        odd = (*small.notes, *_write(plan, folder, max_shard_size, small.preprocessor))
+        digests, seen = _write(plan, folder, max_shard_size, small.preprocessor)
         copied = small.put(folder)
         verdict = _prove(plan, folder, VERIFY[verify], device, tuple(opening.get("mappings", ())))
-        result = replace(planned, path=Path(target), verification=verdict, warnings=(*warnings, *odd))
-        result = replace(result, files=output_files(folder, copied))
+        result = replace(planned, path=Path(target), verification=verdict, warnings=(*warnings, *small.notes, *seen))
+        result = replace(result, files=output_files(folder, copied, digests))
         write_json(folder / RECORD, result.record())
         if not (result.proved or keep_failed):
             raise ProofFailed(replace(result, path=None))
@@ -217,18 +217,20 @@ def _check_choices(to: str, verify: str, *, force: bool, keep_failed: bool) -> N
         raise UsageError("these do not go together", [Problem("--force and --keep-failed", why, "one of them")])
 
 
-def _write(plan: Plan, folder: Path, max_shard_size: int, preprocessor: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Write config, weights and residue; what was seen in the numbers on the way."""
+def _write(
+    plan: Plan, folder: Path, max_shard_size: int, preprocessor: Mapping[str, Any] | None
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Write config, weights and residue. Returns name -> SHA-256, and what was seen in the numbers on the way."""
     layout, watch = layout_of(plan.layout), Watch({m.source: m.target.dtype for m in plan.moves})
     layout.write_config(folder, replace(plan.model, preprocessor=preprocessor))
     back = execute.restored(plan)
     specs = [*(m.target for m in plan.moves), *(t.spec for t in back)]
     numbers = chain(execute.arrays(plan, watch), (t.read() for t in back))
-    layout.write_weights(folder, plan.form, specs, numbers, max_shard_size)
+    digests = dict(layout.write_weights(folder, plan.form, specs, numbers, max_shard_size))
     watch.raise_if_unfit()
     if plan.kept or plan.carried:
-        write_safetensors(folder / RESIDUE, execute.residue_specs(plan), execute.residue(plan))
-    return tuple(dict.fromkeys(watch.notes))
+        digests[RESIDUE] = write_safetensors(folder / RESIDUE, execute.residue_specs(plan), execute.residue(plan))
+    return digests, tuple(dict.fromkeys(watch.notes))
 
 
 def _prove(

@@ -29,6 +29,7 @@ from portkit.formats.burnpack_index import (
 )
 from portkit.formats.cbor_guard import check_cbor
 from portkit.formats.container import Container
+from portkit.formats.hashing import hashing
 from portkit.formats.source import Source, file_source
 from portkit.formats.write import check_unique, mismatch, replacing, write_at_offsets
 
@@ -191,12 +192,12 @@ def write_burnpack(
     *,
     metadata: Mapping[str, str] = {},
     extras: BurnpackExtras | None = None,
-) -> None:
+) -> str:
     """Write a Burnpack file that every Burn from 0.19 on reads; `path` is replaced only when all is written.
 
-    The arrays come in the order of `specs`, which may be any; in the file tensors lie by name, unless
-    `extras` says otherwise. Raises RefusedError for a dtype that Burn lacks, PortkitError when specs and
-    arrays disagree.
+    Returns its SHA-256. The arrays come in the order of `specs`, which may be any; in the file tensors lie by
+    name, unless `extras` says otherwise. Raises RefusedError for a dtype that Burn lacks, PortkitError when
+    specs and arrays disagree.
     """
     check_unique(specs)
     extras = extras or BurnpackExtras()
@@ -204,10 +205,11 @@ def write_burnpack(
     index = _encode_index(sorted(specs, key=lambda spec: spec.name), starts, {**extras.metadata, **metadata}, extras)
     header = _HEADER.pack(MAGIC, VERSION, len(index)) + index
     start = align(len(header)) if extras.aligned else len(header)
-    with replacing(path) as file:
+    with replacing(path) as file, hashing(file) as follower:
         file.write(header)
-        write_at_offsets(file, start, specs, arrays, [starts[spec.name] for spec in specs])
+        write_at_offsets(file, start, specs, arrays, [starts[spec.name] for spec in specs], follower.reached)
         file.truncate(start + end)
+    return follower.sha256
 
 
 def _place(specs: Sequence[TensorSpec], extras: BurnpackExtras) -> tuple[dict[str, int], int]:

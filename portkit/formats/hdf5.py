@@ -16,6 +16,7 @@ import numpy as np
 
 from portkit.errors import UnreadableError, unreadable
 from portkit.formats.container import Container
+from portkit.formats.hashing import hashing
 from portkit.formats.hdf5_guard import check_heaps, walk
 from portkit.formats.source import Source, file_source
 from portkit.formats.write import check_unique, replacing, write_at_offsets
@@ -50,16 +51,18 @@ def read_hdf5(path: Path, opened: Callable[[], AbstractContextManager[BinaryIO]]
     return Container("hdf5", {n: t for n, t in tensors.items() if t is not None}, metadata, notes)
 
 
-def write_hdf5(path: Path, specs: Sequence[TensorSpec], arrays: Iterable[Array], groups: Sequence[str] = ()) -> None:
+def write_hdf5(path: Path, specs: Sequence[TensorSpec], arrays: Iterable[Array], groups: Sequence[str] = ()) -> str:
     """Write an HDF5 file from arrays that come in the order of `specs`, whose names are paths; `groups` stay empty.
 
-    First the tree is laid out, then each array goes to its place; one is in memory at a time. The file appears when
-    it is complete. Raises PortkitError when an array is not what its spec says, or when the system cannot write.
+    First the tree is laid out, then each array goes to its place; one is in memory at a time. Returns the file's
+    SHA-256. It appears when it is complete. Raises PortkitError when an array is not what its spec says, or when the
+    system cannot write.
     """
     check_unique(specs)
-    with replacing(path) as file:
+    with replacing(path) as file, hashing(file) as follower:
         offsets = _lay_out(file.name, specs, groups)
-        write_at_offsets(file, 0, specs, arrays, [offsets[spec.name] for spec in specs])
+        write_at_offsets(file, 0, specs, arrays, [offsets[spec.name] for spec in specs], follower.reached)
+    return follower.sha256
 
 
 def _lay_out(name: str, specs: Sequence[TensorSpec], groups: Sequence[str]) -> Mapping[str, int]:

@@ -22,6 +22,7 @@ import msgpack  # type: ignore[import-untyped]
 from portkit.errors import Problem, UnreadableError, UsageError, unreadable
 from portkit.formats.burnpack_index import MAX_PROBLEMS
 from portkit.formats.container import Container
+from portkit.formats.hashing import hashing
 from portkit.formats.mpk_record import Parameter, is_parameter, leaves, parse_parameter
 from portkit.formats.mpk_scan import Node, scan
 from portkit.formats.mpk_tree import Constant, Piece, Tree, build_tree, pieces
@@ -149,12 +150,12 @@ def write_named_mpk(
     settings: str = "FullPrecisionSettings",
     constants: Mapping[str, object] = {},
     extras: NamedMpkExtras | None = None,
-) -> None:
+) -> str:
     """Write a record for Burn 0.14 to 0.21, not gzipped; `path` is replaced only when all is written.
 
-    The arrays come in the order of `specs`, which may be any. `constants` puts values that are no tensors at
-    paths of the record, e.g. `{"encoder.layers.0.pwff.gelu": None}`; `extras`, of a record that was read,
-    does so too, and its metadata replaces `version` and `settings`. Raises RefusedError for a dtype that Burn
+    Returns its SHA-256. The arrays come in the order of `specs`, which may be any. `constants` puts values that
+    are no tensors at paths of the record, e.g. `{"encoder.layers.0.pwff.gelu": None}`; `extras`, of a record that
+    was read, does so too, and its metadata replaces `version` and `settings`. Raises RefusedError for a dtype that Burn
     lacks, PortkitError when names make no tree or arrays are not as announced.
     """
     check_unique(specs)
@@ -164,7 +165,7 @@ def write_named_mpk(
     record: dict[str, Tree] = {"metadata": metadata, "item": item, "_b": Constant([])}
     ids = {spec.name: extras.ids.get(spec.name) or param_id(spec.name) for spec in specs}
     layout = list(_record_pieces(record, ids))
-    with replacing(path) as file:
+    with replacing(path) as file, hashing(file) as follower:
         places = {}
         for piece in layout:
             if isinstance(piece, bytes):
@@ -172,7 +173,8 @@ def write_named_mpk(
             else:
                 places[piece.name] = file.tell()
                 file.seek(piece.nbytes, 1)
-        write_at_offsets(file, 0, specs, arrays, [places[spec.name] for spec in specs])
+        write_at_offsets(file, 0, specs, arrays, [places[spec.name] for spec in specs], follower.reached)
+    return follower.sha256
 
 
 def tree_order(names: Iterable[str]) -> list[str]:

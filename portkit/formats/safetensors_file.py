@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats.container import Container
+from portkit.formats.hashing import hashing
 from portkit.formats.sniff import identify
 from portkit.formats.source import Source, file_source, system_errors
 from portkit.formats.strict_json import parse_object
@@ -68,16 +69,18 @@ def write_safetensors(
     arrays: Iterable[Array],
     *,
     metadata: Mapping[str, str] = {},
-) -> None:
+) -> str:
     """Write a safetensors file from arrays that come in the order of `specs`; one is in memory at a time.
 
-    The file appears when it is complete. Raises PortkitError when an array is not what its spec says, or when
-    the system cannot write.
+    Returns the file's SHA-256; it appears when it is complete. Raises PortkitError when an array is not what its spec
+    says, or when the system cannot write.
     """
     layout = lay_out(specs, metadata)
-    with replacing(path) as file:
+    offsets = [layout.offsets[spec.name] for spec in specs]
+    with replacing(path) as file, hashing(file) as follower:
         file.write(layout.head)
-        write_at_offsets(file, len(layout.head), specs, arrays, [layout.offsets[spec.name] for spec in specs])
+        write_at_offsets(file, len(layout.head), specs, arrays, offsets, follower.reached)
+    return follower.sha256
 
 
 def lay_out(specs: Sequence[TensorSpec], metadata: Mapping[str, str]) -> Layout:

@@ -61,16 +61,17 @@ def write_sharded(
     *,
     max_shard_size: int,
     metadata: Mapping[str, str] = {},
-) -> None:
+) -> dict[str, str]:
     """Write model.safetensors, or shards of at most that many bytes of tensors, with their index.
 
     Arrays come in the order of `specs`; one is in memory at a time. A tensor larger than the limit has
-    a shard of its own. After an error the folder may hold unfinished shards, but no index.
-    Raises PortkitError when an array is not what its spec says, or when the system cannot write.
+    a shard of its own. Returns name -> SHA-256 of a single file; shards are not hashed. After an error the
+    folder may hold unfinished shards, but no index. Raises PortkitError when an array is not what its spec
+    says, or when the system cannot write.
     """
     shards = split(specs, max_shard_size)
     if len(shards) <= 1:
-        return write_safetensors(folder / SINGLE, specs, arrays, metadata=metadata)
+        return {SINGLE: write_safetensors(folder / SINGLE, specs, arrays, metadata=metadata)}
     files = [f"model-{number:05d}-of-{len(shards):05d}.safetensors" for number in range(1, len(shards) + 1)]
     weight_map = {spec.name: file for file, shard in zip(files, shards, strict=True) for spec in shard}
     try:
@@ -78,7 +79,7 @@ def write_sharded(
         (folder / INDEX).write_text(_index(specs, weight_map), encoding="utf-8")
     except OSError as error:
         raise UnwritableError(folder, error) from error
-    return None
+    return {}
 
 
 def split(specs: Sequence[TensorSpec], limit: int) -> list[list[TensorSpec]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -12,7 +13,7 @@ from portkit.errors import PortkitError, Problem, UnwritableError
 from portkit.tensors import NUMPY_DTYPES, Array, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -40,20 +41,23 @@ def write_at_offsets(
     specs: Sequence[TensorSpec],
     arrays: Iterable[Array],
     offsets: Sequence[int] | None = None,
+    reached: Callable[[int], None] = lambda end: None,
 ) -> None:
     """Write the arrays, which come in the order of `specs`, each at `start` plus its offset.
 
     Without `offsets` they lie one right after the other. No more than one array is held at a time: each is
-    let go before the next is asked for. Raises PortkitError when an array is not what its spec says, or when
-    there are fewer or more arrays than specs.
+    let go before the next is asked for. `reached` is told up to where the file will not change any more. Raises
+    PortkitError when an array is not what its spec says, or when there are fewer or more arrays than specs.
     """
     pending = iter(arrays)
-    at = start
-    for index, spec in enumerate(specs):
+    places = [start + n for n in (offsets or accumulate((s.nbytes for s in specs), initial=0))]
+    lowest = [*accumulate(reversed(places), min)][::-1]  # of all that is still to be written
+    for spec, place, final in zip(specs, places, lowest, strict=False):
+        file.flush()
+        reached(final)
         array = _checked(spec, next(pending, None))
-        file.seek(at if offsets is None else start + offsets[index])
+        file.seek(place)
         _write(file, array)
-        at += spec.nbytes
         del array
     if next(pending, None) is not None:
         raise mismatch("", f"more arrays than the {len(specs)} that were announced")

@@ -60,5 +60,8 @@ class Layout(Protocol):
         specs: Sequence[TensorSpec],
         arrays: Iterable[Array],
         max_shard_size: int,
-    ) -> None:
-        """Write the weights, one array at a time, in the order of `specs`."""
+    ) -> Mapping[str, str]:
+        """Write the weights, one array at a time, in the order of `specs`.
+
+        Returns name -> SHA-256 of those files that could be hashed while they were written.
+        """

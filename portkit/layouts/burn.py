@@ -80,16 +80,15 @@ class BurnLayout:
         specs: Sequence[TensorSpec],
         arrays: Iterable[Array],
         max_shard_size: int,
-    ) -> None:
+    ) -> Mapping[str, str]:
         """Write one weight file; Burn has no shards."""
+        path = folder / f"model.{form}"
         if form == "bpk":
-            write_burnpack(folder / "model.bpk", specs, arrays)
-        elif form == "safetensors":
-            write_safetensors(
-                folder / "model.safetensors", specs, arrays, metadata={"format": "pt", "producer": "portkit"}
-            )
-        else:
-            write_named_mpk(folder / "model.mpk", specs, arrays, constants=_constants(specs))
+            return {path.name: write_burnpack(path, specs, arrays)}
+        if form == "safetensors":
+            metadata = {"format": "pt", "producer": "portkit"}
+            return {path.name: write_safetensors(path, specs, arrays, metadata=metadata)}
+        return {path.name: write_named_mpk(path, specs, arrays, constants=_constants(specs))}
 
 
 def _constants(specs: Sequence[TensorSpec]) -> dict[str, Any]:

@@ -91,11 +91,16 @@ def left_behind(folder: Path, used: Collection[str], *, inside: str = "") -> tup
     return tuple(names)
 
 
-def output_files(folder: Path, copied: tuple[str, ...]) -> tuple[OutputFile, ...]:
-    """Every file in an output folder, by name; read once, for the hash."""
+def output_files(folder: Path, copied: Collection[str], digests: Mapping[str, str]) -> tuple[OutputFile, ...]:
+    """Every file in an output folder, by name; those without a SHA-256 in `digests` are read for it."""
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     how = {name: "copied" if name in copied else "written" for name in names}
-    return tuple(replace(hashed(folder / name, how[name]), name=name) for name in names)
+    return tuple(
+        OutputFile(name, how[name], (folder / name).stat().st_size, digests[name])
+        if name in digests
+        else replace(hashed(folder / name, how[name]), name=name)
+        for name in names
+    )
 
 
 def hashed(path: Path, how: str) -> OutputFile:

@@ -53,6 +53,6 @@ class HfLayout:
         specs: Sequence[TensorSpec],
         arrays: Iterable[Array],
         max_shard_size: int,
-    ) -> None:
+    ) -> Mapping[str, str]:
         """Write model.safetensors, or shards of at most `max_shard_size` bytes."""
-        write_sharded(folder, specs, arrays, max_shard_size=max_shard_size, metadata={"format": "pt"})
+        return write_sharded(folder, specs, arrays, max_shard_size=max_shard_size, metadata={"format": "pt"})

@@ -53,16 +53,16 @@ class KerasLayout:
         specs: Sequence[TensorSpec],
         arrays: Iterable[Array],
         max_shard_size: int,
-    ) -> None:
+    ) -> Mapping[str, str]:
         """Write the backbone, and where there is a head, both together in a second file first."""
         prefix = _prefix(specs)
         if not prefix:
-            write_hdf5(folder / WEIGHTS, specs, arrays, _ROOT)
-            return
-        write_hdf5(folder / TASK_WEIGHTS, specs, arrays, _ROOT)
+            return {WEIGHTS: write_hdf5(folder / WEIGHTS, specs, arrays, _ROOT)}
+        task = write_hdf5(folder / TASK_WEIGHTS, specs, arrays, _ROOT)
         whole = read_hdf5(folder / TASK_WEIGHTS).tensors
         body = [t.renamed(n.removeprefix(prefix)) for n, t in whole.items() if n.startswith(prefix)]
-        write_hdf5(folder / WEIGHTS, [t.spec for t in body], (t.read() for t in body), _ROOT)
+        backbone = write_hdf5(folder / WEIGHTS, [t.spec for t in body], (t.read() for t in body), _ROOT)
+        return {TASK_WEIGHTS: task, WEIGHTS: backbone}
 
 
 def _prefix(specs: Sequence[TensorSpec]) -> str:

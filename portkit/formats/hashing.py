@@ -1,0 +1,67 @@
+"""The SHA-256 of a file, computed while it is written: hashing takes as long as all the rest of a conversion."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CHUNK = 1 << 18
+_TO_THE_END = 1 << 62
+
+
+class Follower:
+    """Reads a growing file in a thread of its own, up to where it is known to be final."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hash = sha256()
+        self._ends: SimpleQueue[int | None] = SimpleQueue()
+        self._error: OSError | None = None
+        self._thread = Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def reached(self, end: int) -> None:
+        """All bytes before `end` are in the file and stay as they are."""
+        self._ends.put(end)
+
+    def stop(self) -> None:
+        """Hash nothing more than what was reached."""
+        self._ends.put(None)
+        self._thread.join()
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was reached, once it is stopped. Raises OSError where the file could not be read."""
+        if self._error:
+            raise self._error
+        return self._hash.hexdigest()
+
+    def _follow(self) -> None:
+        try:
+            with self._path.open("rb", buffering=0) as file:
+                at, memory = 0, memoryview(bytearray(_CHUNK))
+                for end in iter(self._ends.get, None):
+                    while at < end and (count := file.readinto(memory[: end - at])):
+                        self._hash.update(memory[:count])
+                        at += count
+        except OSError as error:
+            self._error = error
+
+
+@contextmanager
+def hashing(file: BinaryIO) -> Iterator[Follower]:
+    """Follow a file that is open for writing; at the end of the block it is read to its end."""
+    follower = Follower(Path(file.name))
+    try:
+        yield follower
+        file.flush()
+        follower.reached(_TO_THE_END)
+    finally:
+        follower.stop()
