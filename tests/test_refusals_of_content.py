@@ -58,8 +58,27 @@ def test_weights_of_another_framework_are_named(tmp_path):
     refused(UnreadableError, *words, source=tmp_path / "hf", tmp_path=tmp_path)
 
 
+@pytest.mark.parametrize("inside", ["0_Transformer", "snapshots/1a2b3c"])
+def test_weights_further_inside_are_named(inside, tmp_path):
+    folder = tmp_path / "hf"
+    place = small_model(folder / inside)
+    (folder / "modules.json").write_text("[]", encoding="utf-8")
+    words = ("holds no weights", f"weights lie further inside: name {place}")
+    refused(UnreadableError, *words, source=folder, tmp_path=tmp_path)
+
+
 def test_no_such_folder(tmp_path):
     refused(UnreadableError, "no such file or folder", source=tmp_path / "nowhere", tmp_path=tmp_path)
+
+
+def test_a_name_on_the_hub_is_not_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnreadableError, match="first hf download bert/base-uncased --local-dir base-uncased"):
+        portkit.inspect("bert/base-uncased")
+    (tmp_path / "bert").mkdir()
+    with pytest.raises(UnreadableError, match="no such file or folder") as caught:
+        portkit.inspect("bert/base-uncased")
+    assert "hf download" not in str(caught.value)
 
 
 def test_no_config(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError, unreadable
@@ -15,7 +17,6 @@ from portkit.layouts.keras_folder import open_keras
 from portkit.layouts.travel import seen
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -29,6 +30,7 @@ _WEIGHT_SUFFIXES = (
 )  # fmt: skip
 _INDEX_SUFFIXES = (".safetensors.index.json", ".bin.index.json", ".weights.json")
 _NO_WEIGHTS = ("task.weights.h5", "tf_model.h5")  # of no use alone
+_LOOKED_AT = 10_000  # files in folders below, where a folder has no weights
 _PARTS = ("config.json", "task.json", "task.weights.h5")  # no one's whole checkpoint
 _UNREAD = {
     "tf_model.h5": "TensorFlow's",
@@ -83,7 +85,7 @@ def open_folder(path: Path, tables: Tables, config: Path | None = None) -> Folde
     """
     with system_errors(path):
         if not path.exists():
-            raise unreadable(path, "no such file or folder")
+            raise unreadable(path, "no such file or folder", hint=_download(path))
         if path.is_file() and path.name in _PARTS:
             raise unreadable(path, "only a part of a checkpoint", hint=f"name its folder: {path.parent}")
     folder = path if path.is_dir() else path.parent
@@ -169,12 +171,27 @@ def _no_index(folder: Path, shards: list[Path]) -> UnreadableError:
 
 def _no_weights(folder: Path, usual: tuple[str, ...]) -> UnreadableError:
     there = sorted(p.name for p in folder.iterdir())
-    hint = next((f"{n} is {kind}, which portkit does not read" for n, kind in _UNREAD.items() if n in there), "")
+    unread = (f"{n} is {kind}, which portkit does not read" for n, kind in _UNREAD.items() if n in there)
+    inside = (f"weights lie further inside: name {place}" for place in _inside(folder, usual))
+    hint = next(chain(unread, inside), "")
     found = ", ".join(there[:10]) if there else "an empty folder"
     return UnreadableError(
         "cannot read the checkpoint",
         [Problem(str(folder), "holds no weights", " or ".join(usual), found, hint)],
     )
+
+
+def _inside(folder: Path, usual: tuple[str, ...]) -> list[Path]:
+    """The folders up to two levels below that hold weights: a transformer of several modules, a cache's snapshot."""
+    below = chain(islice(folder.glob("*/*"), _LOOKED_AT), islice(folder.glob("*/*/*"), _LOOKED_AT))
+    return sorted({p.parent for p in below if p.name in usual})
+
+
+def _download(path: Path) -> str:
+    """What to do about a path that does not exist and looks like a name on the Hub."""
+    if path.parent.exists() or not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", path.as_posix()):
+        return ""
+    return f"portkit reads folders: for a model of the Hub, first hf download {path} --local-dir {path.name}"
 
 
 def _failed(record: Mapping[str, Any]) -> list[str]:
