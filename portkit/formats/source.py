@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from portkit.dense import spans
-from portkit.errors import unreadable
+from portkit.errors import UnreadableError, unreadable
 from portkit.tensors import NUMPY_DTYPES, LazyTensor
 
 if TYPE_CHECKING:
@@ -76,11 +76,12 @@ class Source:
             yield self.array(offset + first * width, (end - first, *shape[1:]), dtype)
 
     def _fill(self, memory: memoryview, offset: int) -> None:
+        rest = memory
         with system_errors(self.path), self.opened() as file:
             file.seek(offset)
-            while memory.nbytes and (count := file.readinto(memory)):  # type: ignore[attr-defined]
-                memory = memory[count:]
-        if memory.nbytes:
+            while rest.nbytes and (count := file.readinto(rest)):  # type: ignore[attr-defined]
+                rest = rest[count:]
+        if rest.nbytes:
             raise _ended(self.path, offset, memory.nbytes)
 
 
@@ -156,7 +157,7 @@ def system_errors(path: Path) -> Iterator[None]:
         raise unreadable(path, "the file cannot be read", found=error.strerror or str(error)) from error
 
 
-def _ended(path: Path, offset: int, size: int) -> Exception:
+def _ended(path: Path, offset: int, size: int) -> UnreadableError:
     return unreadable(
         path,
         "the file ends before its data",

@@ -177,7 +177,7 @@ def test_a_file_that_changes_after_it_was_opened(tmp_path):
     tensor = read_safetensors(tmp_path / "m").tensors["a"]
     with (tmp_path / "m").open("r+b") as file:
         file.truncate(500)
-    with pytest.raises(UnreadableError, match="the file ends before its data"):
+    with pytest.raises(UnreadableError, match=r"the file ends before its data\n *expected *4000 bytes at"):
         tensor.read()
     (tmp_path / "m").unlink()
     with pytest.raises(UnreadableError, match="the file cannot be read"):
