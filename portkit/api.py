@@ -12,7 +12,7 @@ from portkit.casts import Watch
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UsageError
 from portkit.formats.safetensors_file import write_safetensors
-from portkit.layouts.files import OutputFile, hashed, output_files, write_json
+from portkit.layouts.files import OutputFile, output_file, output_files, write_json
 from portkit.layouts.folder import RECORD, RESIDUE
 from portkit.layouts.registry import LAYOUTS, layout_of
 from portkit.layouts.travel import travel
@@ -100,7 +100,7 @@ def convert(
 ) -> Conversion:
     """Convert a checkpoint into a new folder of layout `to`, and prove it.
 
-    `open_with` are keywords of `open_checkpoint`, `options` fields of `plan.Options`. With `dry_run` nothing is
+    `open_with` are keywords of `open_checkpoint`, `options` fields of `moves.Options`. With `dry_run` nothing is
     written. A failed proof raises ProofFailed and leaves no folder, or with `keep_failed` one that is marked as failed.
     Raises PortkitError.
     """
@@ -116,7 +116,7 @@ def convert(
     planned = Conversion(plan, None, None, warnings, left_behind=behind)
     small = travel(home, opened.anatomy.layout, to, plan.model)
     if dry_run:
-        files = tuple(replace(hashed(path, "copied"), name=name) for name, path in small.copied.items())
+        files = tuple(output_file(name, "copied", path) for name, path in small.copied.items())
         return replace(planned, files=files, warnings=(*warnings, *small.notes), dry_run=True)
     with new_folder(Path(target), force=force) as folder:
         digests, seen = _write(plan, folder, max_shard_size, small.preprocessor)
@@ -193,8 +193,7 @@ def _given(inputs: Inputs | Path | str | None, text: Path | str | None, a: Check
         raise UsageError("cannot take both", [Problem("--inputs and --text", "each is the whole batch", "one of them")])
     given = read_inputs(Path(inputs)) if isinstance(inputs, Path | str) else inputs
     if text is not None:
-        folder = a.folder.path if a.folder.path.is_dir() else a.folder.path.parent
-        given = read_text(Path(text), folder)
+        given = read_text(Path(text), a.folder.home)
     if given is not None:
         require_fits(given, {"source": a.facts, "target": b.facts})
     return given

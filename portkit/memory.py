@@ -6,12 +6,13 @@ for what decides the function only as long as the weights are the ones that were
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
+
+from portkit.config import label_names
+from portkit.formats.hashing import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from portkit.layouts.folder import Folder
     from portkit.table.schema import Table
@@ -33,22 +34,15 @@ def overruled(folder: Folder, table: Table, layout: str) -> dict[str, Any]:
     said = {n: v for n, v in _facts(folder).items() if n in fixed and n in table.config}
     if not said:
         return {}
-    same = {p.name: _digest(p) for p in folder.weights_files()}.items() <= _written(folder).items()
+    same = {p.name: sha256_of(p) for p in folder.weights_files()}.items() <= _written(folder).items()
     return {n: v for n, v in said.items() if same or table.config[n].use == "size"}
 
 
 def labels(folder: Folder) -> tuple[str, ...] | None:
     """Names of the classes, from the config of any layout on the way."""
-    from portkit.config import label_names
-
     configs = folder.record.get("configs")
     found = [label_names(c) for c in configs.values() if isinstance(c, dict)] if isinstance(configs, dict) else []
     return next((names for names in found if names), None)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _written(folder: Folder) -> dict[str, str]:

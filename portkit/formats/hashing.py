@@ -1,19 +1,30 @@
-"""The SHA-256 of a file, computed while it is written: hashing takes as long as all the rest of a conversion."""
+"""The SHA-256 of a file: of one that is there, or computed while it is written.
+
+Hashing takes as long as all the rest of a conversion, so that a thread does it beside the writing.
+"""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, BinaryIO
+
+from portkit.formats.source import system_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHUNK = 1 << 18
 _TO_THE_END = 1 << 62
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file that is there, in hexadecimal digits. Raises UnreadableError when it cannot be read."""
+    with system_errors(path), path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 class Follower:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from codecs import BOM_UTF8
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import unreadable
+from portkit.formats.hashing import sha256_of
 from portkit.formats.source import file_source, system_errors
 from portkit.formats.strict_json import parse_object
 
@@ -94,17 +94,12 @@ def left_behind(folder: Path, used: Collection[str], *, inside: str = "") -> tup
 def output_files(folder: Path, copied: Collection[str], digests: Mapping[str, str]) -> tuple[OutputFile, ...]:
     """Every file in an output folder, by name; those without a SHA-256 in `digests` are read for it."""
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    how = {name: "copied" if name in copied else "written" for name in names}
     return tuple(
-        OutputFile(name, how[name], (folder / name).stat().st_size, digests[name])
-        if name in digests
-        else replace(hashed(folder / name, how[name]), name=name)
-        for name in names
+        output_file(name, "copied" if name in copied else "written", folder / name, digests.get(name)) for name in names
     )
 
 
-def hashed(path: Path, how: str) -> OutputFile:
-    """One file, read for its hash."""
-    with system_errors(path), path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return OutputFile(path.name, how, file.tell(), digest)
+def output_file(name: str, how: str, path: Path, digest: str | None = None) -> OutputFile:
+    """One file, which is read where its SHA-256 is not known. Raises UnreadableError when it cannot be."""
+    with system_errors(path):
+        return OutputFile(name, how, path.stat().st_size, digest or sha256_of(path))
