@@ -59,7 +59,7 @@ def _folded(side: Checkpoint, other: Checkpoint) -> tuple[dict[str, LazyTensor],
 
 
 def _fold_of(table: LazyTensor, row: LazyTensor) -> LazyTensor:
-    return replace(table, read=lambda: fold(table.read(), row.read()[0]), at=None, cut=None)
+    return LazyTensor(table.spec, lambda: fold(table.read(), row.read()[0]))
 
 
 def _front(side: Checkpoint) -> tuple[int, int]:

@@ -37,12 +37,7 @@ NUMPY_DTYPES: dict[str, np.dtype[np.generic]] = {
     "U8": np.dtype("u1"),
     "BOOL": np.dtype("?"),
 }
-FLOATS = (
-    "F64",
-    "F32",
-    "F16",
-    "BF16",
-)  # what a weight may be stored in; anything else is quantised or not a weight
+FLOATS = ("F64", "F32", "F16", "BF16")  # of a weight; anything else is quantised or not a weight
 _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
 
 
@@ -75,13 +70,18 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class LazyTensor:
-    """A spec and the function that reads it. `read()` returns a C-contiguous array of that shape and dtype."""
+    """A spec and the function that reads it. `read()` returns a C-contiguous array of that shape and dtype.
+
+    `at` is its byte range in its file, where the format has one, `file` the name of that, for messages. `read_pieces`
+    gives what `pieces` does with less work than `read`. Other numbers are a new LazyTensor, never a `replace` of these:
+    all the fields speak of the same.
+    """
 
     spec: TensorSpec
     read: Callable[[], Array]
-    at: tuple[int, int] | None = None  # byte range in its file, where the format has one
-    file: str = ""  # name of the file it lies in, for messages
-    cut: Callable[[], Iterator[Array]] | None = None  # makes `pieces` with less work than `read`
+    at: tuple[int, int] | None = None
+    file: str = ""
+    read_pieces: Callable[[], Iterator[Array]] | None = None
 
     @property
     def name(self) -> str:
@@ -94,22 +94,22 @@ class LazyTensor:
 
     def pieces(self) -> Iterator[Array]:
         """Its rows in C-contiguous arrays of about a megabyte, in order: one cut for all of a shape and dtype."""
-        return self.cut() if self.cut else pieces(self.read())
+        return self.read_pieces() if self.read_pieces else pieces(self.read())
 
 
 def in_memory(name: str, array: Array) -> LazyTensor:
     """A LazyTensor over an array that is already there."""
-    dense = np.ascontiguousarray(array).reshape(array.shape)
-    return LazyTensor(TensorSpec(name, dense.shape, dtype_name(dense.dtype)), lambda: dense)
+    stored = np.ascontiguousarray(array).reshape(array.shape)  # numpy makes one dimension of none
+    return LazyTensor(TensorSpec(name, stored.shape, dtype_name(stored.dtype)), lambda: stored)
 
 
 def turned(spec: TensorSpec, view: Callable[[], Array]) -> LazyTensor:
     """A LazyTensor over a function that returns a view of what it read, with any strides."""
-    return LazyTensor(spec, lambda: dense(view()), cut=lambda: pieces(view()))
+    return LazyTensor(spec, lambda: dense(view()), read_pieces=lambda: pieces(view()))
 
 
 def equal_bits(a: Array, b: Array) -> bool:
-    """Whether two arrays of one shape and dtype hold the same bits: NaN equals itself, -0 does not equal 0."""
+    """Whether two arrays have one shape, one dtype and the same bits: NaN equals itself, -0 does not equal 0."""
     return (a.shape, a.dtype) == (b.shape, b.dtype) and _all_equal(pieces(a), pieces(b))
 
 
@@ -119,7 +119,7 @@ def same_bits(a: LazyTensor, b: LazyTensor) -> bool:
 
 
 def bits(array: Array) -> Array:
-    """The same memory as unsigned integers, one for each number."""
+    """The same memory as unsigned integers of the same width, one for each number."""
     return array.view(f"u{array.itemsize}")
 
 

@@ -188,7 +188,7 @@ def _reshaped(again: Checkpoint) -> Checkpoint:
 def _in_shape(tensor: LazyTensor, shape: tuple[int, ...]) -> LazyTensor:
     if tensor.spec.shape == shape:
         return tensor
-    return replace(tensor, spec=replace(tensor.spec, shape=shape), read=lambda: tensor.read().reshape(shape), cut=None)
+    return LazyTensor(replace(tensor.spec, shape=shape), lambda: tensor.read().reshape(shape), tensor.at, tensor.file)
 
 
 def _with_labels(sound: Checkpoint) -> Checkpoint | None:

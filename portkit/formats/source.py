@@ -65,8 +65,8 @@ class Source:
     def tensor(self, spec: TensorSpec, offset: int) -> LazyTensor:
         """What lies at `offset`, little-endian and row-major, unread."""
         where = (offset, spec.shape, NUMPY_DTYPES[spec.dtype])
-        read, cut = partial(self.array, *where), partial(self._pieces, *where)
-        return LazyTensor(spec, read, (offset, offset + spec.nbytes), self.name, cut)
+        read, read_pieces = partial(self.array, *where), partial(self._pieces, *where)
+        return LazyTensor(spec, read, (offset, offset + spec.nbytes), self.name, read_pieces)
 
     def _pieces(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Iterator[Array]:
         if not shape:
