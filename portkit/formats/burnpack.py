@@ -207,7 +207,7 @@ def write_burnpack(
     start = align(len(header)) if extras.aligned else len(header)
     with replacing(path) as file, hashing(file) as follower:
         file.write(header)
-        write_at_offsets(file, start, specs, arrays, [starts[spec.name] for spec in specs], follower.reached)
+        write_at_offsets(file, start, specs, arrays, starts, follower.reached)
         file.truncate(start + end)
     return follower.sha256
 

@@ -61,7 +61,7 @@ def write_hdf5(path: Path, specs: Sequence[TensorSpec], arrays: Iterable[Array],
     check_unique(specs)
     with replacing(path) as file, hashing(file) as follower:
         offsets = _lay_out(file.name, specs, groups)
-        write_at_offsets(file, 0, specs, arrays, [offsets[spec.name] for spec in specs], follower.reached)
+        write_at_offsets(file, 0, specs, arrays, offsets, follower.reached)
     return follower.sha256
 
 

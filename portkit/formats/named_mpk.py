@@ -173,7 +173,7 @@ def write_named_mpk(
             else:
                 places[piece.name] = file.tell()
                 file.seek(piece.nbytes, 1)
-        write_at_offsets(file, 0, specs, arrays, [places[spec.name] for spec in specs], follower.reached)
+        write_at_offsets(file, 0, specs, arrays, places, follower.reached)
     return follower.sha256
 
 

@@ -76,10 +76,9 @@ def write_safetensors(
     says, or when the system cannot write.
     """
     layout = lay_out(specs, metadata)
-    offsets = [layout.offsets[spec.name] for spec in specs]
     with replacing(path) as file, hashing(file) as follower:
         file.write(layout.head)
-        write_at_offsets(file, len(layout.head), specs, arrays, offsets, follower.reached)
+        write_at_offsets(file, len(layout.head), specs, arrays, layout.offsets, follower.reached)
     return follower.sha256
 
 

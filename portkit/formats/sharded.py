@@ -114,9 +114,8 @@ def _write_shards(
     pending = iter(arrays)
     for file, group in groupby(specs, lambda spec: weight_map[spec.name]):
         run, layout = list(group), layouts[file]
-        offsets = [layout.offsets[spec.name] for spec in run]
         with (folder / file).open("r+b") as shard:
-            write_at_offsets(shard, len(layout.head), run, islice(pending, len(run)), offsets)
+            write_at_offsets(shard, len(layout.head), run, islice(pending, len(run)), layout.offsets)
     if next(pending, None) is not None:
         raise mismatch("", f"more arrays than the {len(specs)} that were announced")
 

@@ -13,7 +13,7 @@ from portkit.errors import PortkitError, Problem, UnwritableError
 from portkit.tensors import NUMPY_DTYPES, Array, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -40,19 +40,19 @@ def write_at_offsets(
     start: int,
     specs: Sequence[TensorSpec],
     arrays: Iterable[Array],
-    offsets: Sequence[int] | None = None,
+    offsets: Mapping[str, int],
     reached: Callable[[int], None] = lambda end: None,
 ) -> None:
-    """Write the arrays, which come in the order of `specs`, each at `start` plus its offset.
+    """Write the arrays, which come in the order of `specs`, each at `start` plus the offset of its name, in bytes.
 
-    Without `offsets` they lie one right after the other. No more than one array is held at a time: each is
-    let go before the next is asked for. `reached` is told up to where the file will not change any more. Raises
-    PortkitError when an array is not what its spec says, or when there are fewer or more arrays than specs.
+    No more than one array is held at a time: each is let go before the next is asked for. `reached` is told up to where
+    the file will not change any more. Raises PortkitError when an array is not what its spec says, or when there are
+    fewer or more arrays than specs.
     """
     pending = iter(arrays)
-    places = [start + n for n in (offsets or accumulate((s.nbytes for s in specs), initial=0))]
+    places = [start + offsets[spec.name] for spec in specs]
     lowest = [*accumulate(reversed(places), min)][::-1]  # of all that is still to be written
-    for spec, place, final in zip(specs, places, lowest, strict=False):
+    for spec, place, final in zip(specs, places, lowest, strict=True):
         file.flush()
         reached(final)
         array = _checked(spec, next(pending, None))

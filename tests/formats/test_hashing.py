@@ -52,7 +52,8 @@ def test_only_what_is_final_is_said_to_be(tmp_path, offsets):
         def reached(end):
             said.append((end, file.seek(0) or file.read(end)))
 
-        write_at_offsets(file, 0, specs, [np.array([i + 1.0]) for i in range(3)], offsets, reached)
+        places = {spec.name: offset for spec, offset in zip(specs, offsets, strict=True)}
+        write_at_offsets(file, 0, specs, [np.array([i + 1.0]) for i in range(3)], places, reached)
     whole = (tmp_path / "x").read_bytes()
     assert [end for end, _ in said] == sorted(end for end, _ in said)
     assert len(said) == 3

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import tracemalloc
+from itertools import accumulate
 
 import ml_dtypes
 import numpy as np
@@ -15,9 +16,14 @@ PAIR = [TensorSpec("a", (2,), "I16"), TensorSpec("b", (1,), "I16")]
 ARRAYS = [np.array([1, 2], "<i2"), np.array([3], "<i2")]
 
 
+def one_after_the_other(specs):
+    ends = accumulate((spec.nbytes for spec in specs), initial=0)
+    return {spec.name: end for spec, end in zip(specs, ends, strict=False)}
+
+
 def written(specs, arrays, start=0, offsets=None):
     file = io.BytesIO()
-    write_at_offsets(file, start, specs, arrays, offsets)
+    write_at_offsets(file, start, specs, arrays, offsets or one_after_the_other(specs))
     return file.getvalue()
 
 
@@ -26,7 +32,7 @@ def test_arrays_lie_one_after_the_other():
 
 
 def test_arrays_lie_where_they_are_told_to():
-    assert written(PAIR, ARRAYS, 2, [4, 0]) == b"\0\0\3\0\0\0\1\0\2\0"
+    assert written(PAIR, ARRAYS, 2, {"a": 4, "b": 0}) == b"\0\0\3\0\0\0\1\0\2\0"
 
 
 def test_bytes_are_little_endian_and_row_major():
@@ -70,7 +76,7 @@ def test_one_array_is_held_at_a_time(tmp_path, transposed):
     arrays = (np.full(shape, i, "<f4").T if transposed else np.full(shape, i, "<f4") for i in range(3))
     tracemalloc.start()
     with (tmp_path / "x").open("wb") as file:
-        write_at_offsets(file, 0, specs, arrays)
+        write_at_offsets(file, 0, specs, arrays, one_after_the_other(specs))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (tmp_path / "x").stat().st_size == 3 * specs[0].nbytes
@@ -87,7 +93,7 @@ def test_a_failure_leaves_the_old_file_and_no_new_one(tmp_path):
         yield
 
     with pytest.raises(KeyboardInterrupt), replacing(path) as file:
-        write_at_offsets(file, 0, specs, interrupted())
+        write_at_offsets(file, 0, specs, interrupted(), {"a": 0})
     assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [("x", b"old")]
 
 
