@@ -14,10 +14,10 @@ from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, RefusedError
 from portkit.formats.write import replacing
 from portkit.golden.form import Expected, Golden, Run, dump, printed, rows_of
-from portkit.golden.inputs import read_inputs
 from portkit.golden.sketch import sketch_of
 from portkit.golden.weights import fingerprints_of
 from portkit.proofs.forward import run_side
+from portkit.proofs.given import read_inputs
 from portkit.proofs.inputs import choose_inputs
 from portkit.proofs.models import How, side_of
 from portkit.runtimes.burn_runtime import NAME as BURN
@@ -43,8 +43,9 @@ def golden_record(
 ) -> Golden:
     """Record what a checkpoint is and computes into the new file `out`; returns what was written.
 
-    `inputs` is a file that `read_inputs` takes; without it they are chosen as the forward proof chooses them.
-    Raises PortkitError: RefusedError when `out` exists and `force` is not given, and for values that are not finite.
+    `inputs` is a file that `proofs.given.read_inputs` takes; without it they are chosen as the forward proof chooses
+    them. Raises PortkitError: RefusedError when `out` exists and `force` is not given, and for values that are not
+    finite, UsageError for inputs that the model does not take.
     """
     target = Path(out)
     if target.exists() and not force:

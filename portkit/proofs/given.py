@@ -24,6 +24,7 @@ _NAMES = ("input_ids", "attention_mask", "token_type_ids")
 _INTEGERS = ("I64", "I32", "I16", "I8", "U32", "U16", "U8", "BOOL")
 _HEAD = 8  # bytes: of a safetensors file its header's length, with zeros at the end
 _MAX_BYTES = 64 << 20
+MAX_TOKENS = 1 << 20  # of a batch, padding included
 _MAX_OUTPUTS = 1 << 28  # numbers of one run's outputs, padding included: 1 GiB in float32
 _MOST = 10  # problems that one error lists
 
@@ -35,7 +36,7 @@ def read_inputs(path: Path) -> Inputs:
 
     Safetensors hold integers [batch, sequence]. JSON holds lists of lists, whose rows may be of different lengths;
     shorter ones are padded. Without attention_mask every token is real, without token_type_ids each is of type 0.
-    Raises UnreadableError for a broken file, UsageError for anything else in it.
+    Raises UnreadableError for a broken file, UsageError for anything else in it and for more than MAX_TOKENS.
     """
     with system_errors(path), path.open("rb") as file:
         head, size = file.read(_HEAD), path.stat().st_size
@@ -136,10 +137,11 @@ def _padded(rows: Mapping[str, Rows], path: Path) -> dict[str, IntArray]:
         for name, given in rows.items()
         if [len(row) for row in given] != lengths
     ]
+    width = max(lengths)
+    problems += _too_many(len(lengths) * width)
     if problems:
         raise UsageError(f"cannot use {path.name} as inputs", problems)
     whole = {"attention_mask": [[1] * length for length in lengths], **rows}
-    width = max(lengths)
     return {n: np.array([row + [0] * (width - len(row)) for row in given], np.int64) for n, given in whole.items()}
 
 
@@ -151,9 +153,18 @@ def _from_safetensors(path: Path) -> dict[str, IntArray]:
         for name, tensor in tensors.items()
         if tensor.spec.dtype not in _INTEGERS or len(tensor.spec.shape) != 2 or not tensor.spec.count
     ]
+    problems += _too_many(tensors["input_ids"].spec.count)
     if problems:
         raise UsageError(f"cannot use {path.name} as inputs", problems)
     return {name: tensor.read().astype(np.int64) for name, tensor in tensors.items()}
+
+
+def _too_many(tokens: int) -> list[Problem]:
+    """A batch that would fill memory: one long row makes every other as wide."""
+    if tokens <= MAX_TOKENS:
+        return []
+    hint = "give fewer or shorter sentences"
+    return [Problem("input_ids", "too many tokens", f"at most {MAX_TOKENS}, padding included", str(tokens), hint)]
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:

@@ -14,12 +14,10 @@ import pytest
 from goldens import hf_folder, recorded
 from hf_folders import config_for, facts_for, saved_state, write_hf
 from models import lazy, linear_sizes, norm_names, random_logical, small_facts
-from safetensors.numpy import save_file
 
 import portkit
 from portkit.errors import RefusedError, UnreadableError, UsageError
 from portkit.golden.form import DIGITS, Fingerprint, Golden, dump, printed, rows_of
-from portkit.golden.inputs import read_inputs
 from portkit.golden.reading import read_golden
 from portkit.golden.record import _expected
 from portkit.proofs.inputs import choose_inputs
@@ -132,65 +130,6 @@ def test_inputs_from_json_may_be_rows_of_any_length(tmp_path):
     file.write_text(json.dumps({"input_ids": [[1, 2, 3], [4]], "token_type_ids": [[0, 1, 1], [0]]}), encoding="utf-8")
     golden, _ = recorded(hf_folder(tmp_path / "hf"), inputs=file)
     assert (golden.input_ids, golden.token_type_ids) == (((1, 2, 3), (4,)), ((0, 1, 1), (0,)))
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
-def test_inputs_from_safetensors_and_from_padded_json_are_the_same(dtype, tmp_path):
-    arrays = {
-        "input_ids": np.array([[5, 6, 7], [8, 0, 0]], dtype),
-        "attention_mask": np.array([[1, 1, 1], [1, 0, 0]], dtype),
-    }
-    save_file(arrays, tmp_path / "inputs.safetensors")
-    (tmp_path / "inputs.json").write_text(json.dumps({n: a.tolist() for n, a in arrays.items()}), encoding="utf-8")
-    for name in ("inputs.safetensors", "inputs.json"):
-        found = read_inputs(tmp_path / name)
-        np.testing.assert_array_equal(found.input_ids, arrays["input_ids"])
-        np.testing.assert_array_equal(found.lengths, [3, 1])
-        assert not found.token_type_ids.any()
-        assert {a.dtype for a in found.arrays().values()} == {np.dtype(np.int64)}
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ({}, "input_ids: malformed"),
-        ({"input_ids": []}, "at least one row of ids"),
-        ({"input_ids": [[1], 2]}, r"input_ids\[1\]: malformed"),
-        ({"input_ids": [[1, -2]]}, r"input_ids\[0\]\[1\]: malformed"),
-        ({"input_ids": [[1.5]]}, r"found    1\.5"),
-        ({"input_ids": [[True]]}, "found    True"),
-        ({"input_ids": [[1, 2]], "attention_mask": [[1]]}, r"rows as long as those of input_ids: \[2\]"),
-        ({"input_ids": [[1]], "inputs_ids": [[1]]}, "did you mean 'input_ids'"),
-        ({"input_ids": [[1] * 2000] + [[1]] * 600}, "at most 1048576 tokens with padding"),
-    ],
-)
-def test_malformed_json_inputs_are_refused_by_field(said, words, tmp_path):
-    file = tmp_path / "inputs.json"
-    file.write_text(json.dumps(said), encoding="utf-8")
-    with pytest.raises(UnreadableError, match=f"(?s)cannot read the inputs.*{words}"):
-        read_inputs(file)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({"input_ids": np.ones((2, 3), np.float32)}, r"not a batch of ids\s+expected integers \[batch, sequence\]"),
-        ({"input_ids": np.ones(3, np.int64)}, r"found    int64 \(3,\)"),
-        ({"attention_mask": np.ones((1, 1), np.int64)}, "input_ids: is not there"),
-        ({"input_ids": np.ones((1, 1), np.int64), "labels": np.ones((1, 1), np.int64)}, "labels: not an input"),
-    ],
-)
-def test_malformed_safetensors_inputs_are_refused_by_name(arrays, words, tmp_path):
-    save_file(arrays, tmp_path / "inputs.safetensors")
-    with pytest.raises(UnreadableError, match=f"(?s)cannot read the inputs.*{words}"):
-        read_inputs(tmp_path / "inputs.safetensors")
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"what is this?"])
-def test_files_that_are_no_inputs_are_refused(content, tmp_path):
-    (tmp_path / "inputs").write_bytes(content)
-    with pytest.raises(UnreadableError, match="cannot read the inputs"):
-        read_inputs(tmp_path / "inputs")
 
 
 def test_left_padding_and_ids_without_a_row_are_usage_errors(tmp_path):

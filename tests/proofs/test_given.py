@@ -82,6 +82,8 @@ def test_columns_that_are_padding_everywhere_are_taken_off(tmp_path):
         ({"input_ids": "hello"}, r"input_ids: no list of rows[\s\S]*found    str"),
         ({"ids": [[1]]}, r"ids: no input of a model[\s\S]*input_ids: missing\s+found    ids"),
         ({"input_ids": [[1]], "labels": [[1]]}, r"labels: no input of a model"),
+        ({"input_ids": [[1]], "inputs_ids": [[1]]}, r"did you mean 'input_ids'"),
+        ({"input_ids": [[1] * 2000] + [[1]] * 600}, r"too many tokens\s+expected at most 1048576, padding included"),
         ({"input_ids": [[1, 2]], "token_type_ids": [[0]]}, r"token_type_ids: other rows than input_ids"),
         ({"input_ids": [[1, 2]], "attention_mask": [[0, 1]]}, r"attention_mask row 0: not right-padded"),
         ({}, r"input_ids: missing\s+found    nothing"),
@@ -115,10 +117,11 @@ def test_files_that_are_broken(text, words, tmp_path):
         ({"input_ids": IDS.astype(np.float32)}, r"input_ids: no integers[\s\S]*found    \(2, 3\) F32"),
         ({"input_ids": IDS[0]}, r"input_ids: no integers\s+expected I64, as \[batch, sequence\]\s+found    \(3,\) I64"),
         ({"input_ids": IDS[:0]}, r"input_ids: no integers"),
+        ({"input_ids": np.ones((1025, 1024), np.uint8)}, r"too many tokens[\s\S]*found    1049600"),
         ({"input_ids": IDS, "attention_mask": MASK[:1]}, r"attention_mask: wrong shape"),
         ({"input_ids": IDS, "position_ids": IDS}, r"position_ids: no input of a model"),
     ],
-    ids=["floats", "one row", "no row", "shapes", "unknown"],
+    ids=["floats", "one row", "no row", "too many", "shapes", "unknown"],
 )
 def test_safetensors_that_make_no_batch(arrays, words, tmp_path):
     with pytest.raises(UsageError, match=words):
