@@ -137,6 +137,17 @@ def _required(facts: LayoutFacts, raw: Json, where: str) -> list[Problem]:
     ]
 
 
+def numbered_labels(count: int) -> tuple[str, ...]:
+    """The names that transformers gives to classes without: LABEL_0, LABEL_1, …"""
+    return tuple(f"LABEL_{i}" for i in range(count))
+
+
+def class_names(config: Config, count: int) -> tuple[str, ...]:
+    """A name for each of `count` classes: the config's where it has as many, else transformers'."""
+    names = config.labels
+    return names if names and len(names) == count else numbered_labels(count)
+
+
 def label_names(raw: Json) -> tuple[str, ...] | None:
     """The class names of a raw config in order, where they are plain and numbered 0, 1, 2, …"""
     names = raw.get("id2label")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from portkit.config import class_names
 from portkit.difference.result import FieldDiff
 from portkit.pooler import inspect_pooler
 
@@ -50,15 +51,8 @@ def _both(name: str, a: object, b: object) -> bool:
 
 
 def _labels(a: Checkpoint, b: Checkpoint) -> FieldDiff:
-    ours, theirs = (list(_label_names(c)) for c in (a, b))
+    ours, theirs = (list(class_names(c.config, c.facts.num_labels or 0)) for c in (a, b))
     return _field("labels", ours, theirs)
-
-
-def _label_names(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Class names in order; those that a config leaves out are transformers' LABEL_0, LABEL_1, …"""
-    count = checkpoint.facts.num_labels or 0
-    names = checkpoint.config.labels
-    return names if names and len(names) == count else tuple(f"LABEL_{i}" for i in range(count))
 
 
 def _pooler(a: Checkpoint, b: Checkpoint) -> FieldDiff:

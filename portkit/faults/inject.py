@@ -9,7 +9,7 @@ import numpy as np
 
 from portkit.axes import move
 from portkit.checkpoint import facts_of
-from portkit.config import config_in
+from portkit.config import config_in, numbered_labels
 from portkit.dense import dense
 from portkit.faults.operations import BOTH_WAYS, OPERATIONS, Context
 from portkit.runtimes.outputs import Inputs
@@ -194,7 +194,7 @@ def _in_shape(tensor: LazyTensor, shape: tuple[int, ...]) -> LazyTensor:
 def _with_labels(sound: Checkpoint) -> Checkpoint | None:
     """The classes' names in another order; None where they have no names of their own."""
     names = sound.config.labels
-    if not names or len(names) != sound.facts.num_labels or names == tuple(f"LABEL_{i}" for i in range(len(names))):
+    if not names or len(names) != sound.facts.num_labels or names == numbered_labels(len(names)):
         return None
     return replace(sound, config=replace(sound.config, labels=names[::-1]))
 

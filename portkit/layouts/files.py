@@ -7,6 +7,7 @@ from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from portkit.config import class_names
 from portkit.errors import unreadable
 from portkit.formats.hashing import sha256_of
 from portkit.formats.source import file_source, system_errors
@@ -56,12 +57,11 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def label_fields(model: Model) -> dict[str, Any]:
-    """`id2label` and `label2id` for a model with classes; names that the source lacks are LABEL_0, LABEL_1, …"""
+    """`id2label` and `label2id` for a model with classes."""
     count = model.facts.num_labels
     if count is None:
         return {}
-    labels = model.config.labels
-    names = labels if labels and len(labels) == count else [f"LABEL_{i}" for i in range(count)]
+    names = class_names(model.config, count)
     return {
         "id2label": {str(i): n for i, n in enumerate(names)},
         "label2id": {n: i for i, n in enumerate(names)},

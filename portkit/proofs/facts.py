@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from portkit.config import numbered_labels
 from portkit.facts import Facts
 from portkit.runtimes.outputs import VOCABULARY_TASKS
 
@@ -225,7 +226,7 @@ def _label_facts(a: Said, b: Said) -> Iterator[Fact]:
     if a.facts.num_labels is None or b.facts.num_labels is None:
         return
     ours, theirs = a.labels, b.labels
-    named = [names for names in (ours, theirs) if names and not _generic(names)]
+    named = [names for names in (ours, theirs) if names and names != numbered_labels(len(names))]
     matters = len(named) == 2
     note = "the same logits mean other classes" if matters else "one side names its classes by number only"
     values = tuple(", ".join(names) if names else None for names in (ours, theirs))
@@ -241,10 +242,6 @@ def _other_facts(a: Said, b: Said) -> Iterator[Fact]:
         note = "only training reads it" if trains else ""
         if values != (None, None):
             yield _judged(a, b, name, values, matters=not trains, note=note)
-
-
-def _generic(names: tuple[str, ...]) -> bool:
-    return names == tuple(f"LABEL_{i}" for i in range(len(names)))
 
 
 def _said(value: Value) -> str:
