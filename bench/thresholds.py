@@ -17,7 +17,8 @@ import numpy as np
 from portkit.checkpoint import open_checkpoint
 from portkit.faults.catalogue import load_faults
 from portkit.faults.inject import Faulty, inject
-from portkit.faults.self_test import PROOFS, run_self_test
+from portkit.faults.self_test import run_self_test
+from portkit.proofs import PROOFS
 from portkit.proofs.given import read_text
 from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import run_transformers

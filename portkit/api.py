@@ -19,6 +19,7 @@ from portkit.layouts.travel import travel
 from portkit.moves import Options
 from portkit.output import check_apart, new_folder
 from portkit.plan import Plan, make_plan
+from portkit.proofs import PROOFS
 from portkit.record import behind_note, make_record, warnings_of
 from portkit.table.load import suggestion
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from portkit.proofs.tensors import TensorVerdict
     from portkit.runtimes.outputs import Inputs
 
-PROOFS = ("tensors", "facts", "forward")
 VERIFY = {"auto": PROOFS, "none": (), **{name: (name,) for name in PROOFS}}  # word -> the proofs that it makes
 SHARD = 50_000_000_000  # bytes, as transformers 5 splits
 

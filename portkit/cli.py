@@ -18,6 +18,7 @@ from portkit.cli_golden import golden
 from portkit.cli_options import reading, verdicts_to
 from portkit.cli_verify import verify
 from portkit.errors import PortkitError
+from portkit.proofs import PROOFS
 
 if TYPE_CHECKING:
     from portkit.api import Conversion
@@ -111,7 +112,7 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
 @click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
 @click.option(
     "--verify",
-    type=click.Choice(["auto", "none", "tensors", "facts", "forward"]),
+    type=click.Choice(["auto", "none", *PROOFS]),
     default="auto",
     show_default=True,
     help="Which proofs to make; auto: all three.",

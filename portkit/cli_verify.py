@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from portkit.cli_options import verdicts_to
 from portkit.errors import Problem, UsageError
+from portkit.proofs import PROOFS
 
 _PATH = click.Path(path_type=Path)
 
@@ -18,7 +19,7 @@ _PATH = click.Path(path_type=Path)
 @click.command()
 @click.argument("source", type=_PATH)
 @click.argument("target", type=_PATH, required=False)
-@click.option("--proofs", default="tensors,facts,forward", show_default=True, help="Which proofs, with commas between.")
+@click.option("--proofs", default=",".join(PROOFS), show_default=True, help="Which proofs, with commas between.")
 @click.option("--inputs", type=_PATH, help="Ids to run: safetensors or JSON with input_ids, attention_mask, …")
 @click.option("--text", type=_PATH, help="Sentences to run, one per line, through the source's tokenizer.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)

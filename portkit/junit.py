@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from portkit.errors import PortkitError, Problem, UnreadableError
+from portkit.proofs import PROOFS
 from portkit.proofs.agreement import describe
-from portkit.proofs.pair import PROOFS
 from portkit.render_proofs import render_facts, render_forward, render_tensors
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from portkit.common import POSITIONS
 from portkit.errors import Problem, RefusedError
 from portkit.fold import absorbed, fold, unfolded
 from portkit.tensors import LazyTensor, TensorSpec, equal_bits, same_bits, turned
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from portkit.pooler import Pooler
     from portkit.table.slots import Slot
 
-POSITIONS = "embeddings.position.table"
 _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from portkit.accounting import Kept, Used, account
 from portkit.casts import cast_notes
 from portkit.checkpoint import Checkpoint, facts_of
+from portkit.common import POSITIONS
 from portkit.errors import Problem, RefusedError, UsageError
 from portkit.layouts.base import Model
 from portkit.layouts.registry import layout_of
-from portkit.moves import POSITIONS, Move, Options, make_moves
+from portkit.moves import Move, Options, make_moves
 from portkit.pooler import Pooler, target_pooler, was_synthesised
 from portkit.table.load import suggestion
 from portkit.table.slots import expand, sizes_of

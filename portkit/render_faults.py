@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from portkit.proofs import PROOFS
 from portkit.proofs.agreement import LIMIT
 
 if TYPE_CHECKING:
     from portkit.faults.self_test import Finding, SelfTest
 
-_PROOFS = ("tensors", "facts", "forward")
 _UNSOUND = (
     "a proof objects to the pair as it is, so that no fault could be told from it: "
     "give one folder, which is then proved against itself"
@@ -29,7 +29,7 @@ def render_self_test(result: SelfTest) -> str:
             for side, c in sides
         ),
         f"inputs  rows of {', '.join(map(str, result.lengths))} tokens; the reference runs both sides",
-        f"{'fault put into the target':<72}{''.join(f'{p:>9}' for p in _PROOFS)}{'times the noise':>17}",
+        f"{'fault put into the target':<72}{''.join(f'{p:>9}' for p in PROOFS)}{'times the noise':>17}",
         *(_line(finding) for finding in (result.sound, *result.findings)),
         *([f"left out, as this model cannot have them: {'; '.join(result.left_out)}"] if result.left_out else []),
         _LEGEND if result.sound.right else _UNSOUND,
@@ -39,7 +39,7 @@ def render_self_test(result: SelfTest) -> str:
 
 
 def _line(finding: Finding) -> str:
-    words = "".join(f"{_word(finding, proof):>9}" for proof in _PROOFS)
+    words = "".join(f"{_word(finding, proof):>9}" for proof in PROOFS)
     return f"{finding.name:<72}{words}{finding.ratio:>17.3g}"
 
 

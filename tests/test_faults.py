@@ -15,9 +15,10 @@ from portkit.execute import write_model
 from portkit.faults.catalogue import load_faults
 from portkit.faults.inject import inject
 from portkit.faults.operations import OPERATIONS
-from portkit.faults.self_test import PROOFS, run_self_test, short_inputs
+from portkit.faults.self_test import run_self_test, short_inputs
 from portkit.moves import Options
 from portkit.plan import make_plan
+from portkit.proofs import PROOFS
 from portkit.runtimes.burn_runtime import burn_available
 from portkit.runtimes.keras_runtime import keras_available
 from portkit.tensors import equal_bits

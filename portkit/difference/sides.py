@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from portkit.common import POSITIONS
 from portkit.difference.blocks import narrower
 from portkit.difference.result import Side
 from portkit.execute import cast
-from portkit.moves import POSITIONS
 from portkit.table.slots import expand, logical_axes
 from portkit.tensors import FLOATS, dtype_name
 

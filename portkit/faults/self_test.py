@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from portkit.faults.catalogue import Fault, load_faults
 from portkit.faults.inject import Faulty, inject
+from portkit.proofs import PROOFS
 from portkit.proofs.agreement import LIMIT
 from portkit.proofs.coverage import coverage_of
 from portkit.proofs.facts import compare_facts
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from portkit.runtimes.outputs import Inputs
 
 TOKENS = 48  # of the longest row
-PROOFS = ("tensors", "facts", "forward")
 _SPARE = 2  # positions that programs with shifted positions read beyond
 _REFERENCE = How(runtime="reference")
 

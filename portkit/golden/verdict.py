@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from portkit.proofs.agreement import LIMIT, describe
+from portkit.proofs.agreement import LIMIT, describe, finite_or_none, ratio_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,10 +38,8 @@ class Reproduction:
 
     @property
     def ratio(self) -> float:
-        """difference / noise; 0 where both are 0."""
-        if self.noise == 0:
-            return 0.0 if self.difference == 0 else math.inf
-        return self.difference / self.noise
+        """difference / noise; 0 where both are 0, infinite where only the noise is."""
+        return ratio_of(self.difference, self.noise)
 
     @property
     def name(self) -> str:
@@ -141,13 +138,9 @@ class GoldenVerdict:
             "device": self.device,
             "coverage": self.coverage.as_dict() if self.coverage else None,
             "limit": LIMIT,
-            "outputs": [_finite_or_none({**asdict(item), "ratio": item.ratio}) for item in self.outputs],
+            "outputs": [finite_or_none({**asdict(item), "ratio": item.ratio}) for item in self.outputs],
             "weights": self.weights.as_dict() if self.weights else None,
             "facts": {"equal": self.facts.equal, **asdict(self.facts)} if self.facts else None,
             "problems": [asdict(problem) for problem in self.problems],
             "note": self.note,
         }
-
-
-def _finite_or_none(fields: dict[str, object]) -> dict[str, object]:
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}

@@ -148,9 +148,9 @@ class ForwardVerdict:
             "coverage": self.coverage.as_dict(),
             "dropped": list(self.dropped),
             "announced": list(self.announced),
-            "changes": [_finite_or_none(asdict(change)) for change in self.changes],
+            "changes": [finite_or_none(asdict(change)) for change in self.changes],
             "problems": [asdict(problem) for problem in self.problems],
-            "agreements": [_finite_or_none(asdict(item)) for item in self.agreements],
+            "agreements": [finite_or_none(asdict(item)) for item in self.agreements],
         }
 
 
@@ -251,7 +251,7 @@ def _compare(
         max_abs = _rms(target, source, valid)[2]
     limit = LIMIT * noise
     agrees = compared > 0 and math.isfinite(limit) and difference <= limit
-    return Agreement(name, difference, noise, limit, _ratio(difference, noise), max_abs, agrees, compared)
+    return Agreement(name, difference, noise, limit, ratio_of(difference, noise), max_abs, agrees, compared)
 
 
 def noise_of(rounded: FloatArray, exact: FloatArray) -> float:
@@ -259,7 +259,8 @@ def noise_of(rounded: FloatArray, exact: FloatArray) -> float:
     return _rms(rounded, exact, np.ones((len(exact), 1), np.bool_))[0]
 
 
-def _ratio(difference: float, noise: float) -> float:
+def ratio_of(difference: float, noise: float) -> float:
+    """difference / noise; 0 where both are 0, infinite where only the noise is."""
     if noise == 0:
         return 0.0 if difference == 0 else math.inf
     return difference / noise
@@ -282,5 +283,6 @@ def _parts(array: FloatArray, valid: NDArray[np.bool_]) -> Iterator[FloatArray]:
         yield row[keep] if array.ndim == 3 else row
 
 
-def _finite_or_none(fields: dict[str, object]) -> dict[str, object]:
+def finite_or_none(fields: dict[str, object]) -> dict[str, object]:
+    """The same with None for numbers that are not finite, which JSON does not have."""
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}

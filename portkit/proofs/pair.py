@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from portkit.errors import PortkitError, Problem, UsageError
 from portkit.fold import absorbed
+from portkit.proofs import PROOFS
 from portkit.proofs.facts import announced_by, compare_facts
 from portkit.proofs.models import How, prove_forward
 from portkit.proofs.tensors import prove_tensors
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from portkit.proofs.tensors import TensorVerdict
     from portkit.runtimes.outputs import Inputs
 
-PROOFS = ("tensors", "facts", "forward")
 PASS, FAIL, ERROR, SKIPPED = "pass", "fail", "error", "skipped"
 
 
