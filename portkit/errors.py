@@ -1,15 +1,18 @@
 """The one exception family of portkit.
 
     PortkitError
-    ├── UsageError        the request makes no sense as given                     (exit code 2)
-    ├── UnreadableError   a file or folder cannot be read as what it claims to be (exit code 3)
-    ├── UnwritableError   the system refuses to write a file or folder            (exit code 3)
-    ├── TableError        a mapping table is wrong                                (exit code 3)
-    ├── UnknownModelError no table, task or prefix explains what the file holds   (exit code 3)
-    ├── UnknownTensorError no tensor of a model has the name that was given       (exit code 3)
-    ├── RefusedError      readable, but the conversion would lose or invent       (exit code 3)
-    ├── MissingRuntimeError  a framework that was asked for is not installed      (exit code 3)
-    └── RuntimeFailedError   a framework was run and failed                       (exit code 3)
+    ├── UsageError               the request makes no sense as given
+    ├── UnreadableError          a file or folder cannot be read as what it claims to be
+    ├── UnwritableError          the system refuses to write a file or folder
+    ├── TableError               a mapping table is wrong
+    ├── UnknownModelError        no table, task or prefix explains what the file holds
+    │   └── AmbiguousModelError  more than one model does
+    ├── UnknownTensorError       no tensor of a model has the name that was given
+    ├── RefusedError             readable, but the conversion would lose or invent
+    ├── MissingRuntimeError      a framework that was asked for is not installed
+    └── RuntimeFailedError       a framework was run and failed
+
+The exit code of UsageError is 2, that of all others 3.
 
 Every error carries its problems as fields. All problems that can be found are found first, then raised once, sorted.
 """
