@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from portkit.table.schema import Dialect, Table, Task
     from portkit.tensors import LazyTensor
 
-POLICIES = ("keep", "drop", "require", "synthesize")
 _DROPPED = "--pooler drop"
 
 

@@ -134,10 +134,8 @@ def _ulp(a: Array, b: Array, odd: NDArray[np.bool_]) -> int:
     x, y = _ranks(a), _ranks(b)
     if odd.any():
         x, y = x[~odd], y[~odd]
-    unsigned = f"u{x.dtype.itemsize}"
-    apart = np.maximum(x, y).view(unsigned) - np.minimum(x, y).view(
-        unsigned
-    )  # wraps where signed numbers would overflow
+    unsigned = f"u{x.dtype.itemsize}"  # wraps where signed numbers would overflow
+    apart = np.maximum(x, y).view(unsigned) - np.minimum(x, y).view(unsigned)
     return int(apart.max(initial=0))
 
 

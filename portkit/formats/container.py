@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Container:
     """One file, opened: names as stored, in the order of the file's own index. No tensor has been read."""
 
-    format: str  # "burnpack" | "named_mpk" | "safetensors" | "pytorch" | "hdf5"
+    format: str  # "burnpack", "named_mpk", "safetensors", "pytorch" or "hdf5"
     tensors: Mapping[str, LazyTensor]
     metadata: Mapping[str, str]
     notes: tuple[str, ...] = ()  # what a person should know of this file, one sentence each

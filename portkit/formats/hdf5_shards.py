@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_INDEX = 64 << 20
-SUFFIX = ".weights.json"
 
 
 def read_hdf5_shards(index: Path) -> Container:

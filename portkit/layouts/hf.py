@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from portkit.tensors import Array, TensorSpec
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_OUTDATED = (
-    "torch_dtype",
-    "_name_or_path",
-    "num_labels",
-    "_num_labels",
-)  # that transformers 5 no longer writes
+_OUTDATED = ("torch_dtype", "_name_or_path", "num_labels", "_num_labels")  # transformers 5 no longer writes them
 
 
 class HfLayout:

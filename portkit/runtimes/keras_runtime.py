@@ -64,17 +64,9 @@ def run_keras(
     backend = _require_backend(backend)
     with tempfile.TemporaryDirectory(prefix="portkit-") as exchange:
         save_file(inputs.arrays(), Path(exchange, INPUTS))
-        words = [str(folder.absolute()), class_name, device, exchange]
+        python = [sys.executable, "-P", "-W", "ignore"]  # -P: nothing is imported from where we stand
         done = subprocess.run(
-            [
-                sys.executable,
-                "-P",
-                "-W",
-                "ignore",
-                "-m",
-                _PROGRAM,
-                *words,
-            ],  # -P: nothing is imported from where we stand
+            [*python, "-m", _PROGRAM, str(folder.absolute()), class_name, device, exchange],
             env=_environment(backend, device, exchange),
             stdin=subprocess.DEVNULL,
             capture_output=True,

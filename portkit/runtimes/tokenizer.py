@@ -42,7 +42,7 @@ def _with_tokenizers(path: Path, sentences: Sequence[str]) -> list[Encoded]:
         tokenizer.no_truncation()
         return [(tuple(e.ids), tuple(e.type_ids)) for e in tokenizer.encode_batch(list(sentences))]
     except Exception as error:
-        if type(error) is not Exception:
+        if type(error) is not Exception:  # the library is written in Rust, and raises the bare class for all it refuses
             raise
         raise unreadable(path, "the library tokenizers cannot use it", found=str(error)) from error
 

@@ -83,11 +83,7 @@ def _parse(path: Path) -> Toml:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TableError("cannot read a mapping table", [Problem(str(path), "no such file")]) from None
-    except (
-        ValueError,
-        RecursionError,
-        OSError,
-    ) as e:  # besides TOML's own: bad UTF-8, endless digits, endless brackets
+    except (ValueError, RecursionError, OSError) as e:  # also bad UTF-8, endless digits, endless brackets
         raise TableError("cannot read a mapping table", [Problem(str(path), "not a TOML file", found=str(e))]) from e
 
 
