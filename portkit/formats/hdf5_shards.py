@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats.container import Container
 from portkit.formats.hdf5 import read_hdf5
-from portkit.formats.source import file_source
+from portkit.formats.source import read_small
 from portkit.formats.strict_json import parse_object
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ def read_hdf5_shards(index: Path) -> Container:
 
 def _groups(index: Path) -> dict[str, list[str]]:
     """Group path -> the files that its variables lie in; one or several."""
-    source = file_source(index)
-    if source.size > MAX_INDEX:
-        raise unreadable(index, "too large for an index", expected=f"at most {MAX_INDEX} bytes", found=f"{source.size}")
-    said = parse_object(source.read(0, source.size), index, "the index").get("weight_map")
+    said = parse_object(read_small(index, MAX_INDEX, "an index"), index, "the index").get("weight_map")
     if not isinstance(said, dict) or not said:
         raise unreadable(index, "no index of Keras weights", expected="a weight_map of groups and files")
     groups = {str(k).strip("/"): v if isinstance(v, list) else [v] for k, v in said.items()}

@@ -13,7 +13,7 @@ from portkit.errors import Problem, UnreadableError, UnwritableError, unreadable
 from portkit.formats.container import Container
 from portkit.formats.pytorch import read_pytorch
 from portkit.formats.safetensors_file import lay_out, read_safetensors, write_safetensors
-from portkit.formats.source import file_source
+from portkit.formats.source import read_small
 from portkit.formats.strict_json import parse_object
 from portkit.formats.write import mismatch, write_at_offsets
 
@@ -130,11 +130,7 @@ def _index(specs: Sequence[TensorSpec], weight_map: Mapping[str, str]) -> str:
 
 
 def _read_index(index: Path) -> dict[str, object]:
-    source = file_source(index)
-    if source.size > MAX_INDEX:
-        found = f"{source.size} bytes"
-        raise unreadable(index, "the index is too large", expected=f"at most {MAX_INDEX} bytes", found=found)
-    return parse_object(source.read(0, source.size), index, "the index")
+    return parse_object(read_small(index, MAX_INDEX, "an index"), index, "the index")
 
 
 def _weight_map(index: Path, content: Mapping[str, object]) -> dict[str, str]:

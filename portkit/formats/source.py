@@ -102,6 +102,17 @@ def file_source(path: Path) -> Source:
     return Source(path, size, lambda: path.open("rb"))
 
 
+def read_small(path: Path, most: int, kind: str) -> bytes:
+    """All bytes of a file that is read at once; `kind` says in errors what it is: "a config".
+
+    Raises UnreadableError when it cannot be read or holds more than `most` bytes.
+    """
+    source = file_source(path)
+    if source.size > most:
+        raise unreadable(path, f"too large for {kind}", expected=f"at most {most} bytes", found=f"{source.size} bytes")
+    return source.read(0, source.size)
+
+
 def unpacked(source: Source) -> Source:
     """The same, with gzip undone into a temporary file without a name, which goes when nothing refers to it.
 

@@ -7,9 +7,9 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from portkit.errors import Problem, UnreadableError, unreadable
+from portkit.errors import Problem, UnreadableError
 from portkit.facts import Facts
-from portkit.formats.source import file_source
+from portkit.formats.source import read_small
 from portkit.formats.strict_json import parse_object
 from portkit.golden.form import VERSION, Expected, Fingerprint, Golden, Run
 from portkit.proofs.given import MAX_TOKENS
@@ -35,7 +35,7 @@ _KNOWN = ("portkit_golden", *Golden.__dataclass_fields__)
 def read_golden(path: Path) -> Golden:
     """The golden in a file. Raises UnreadableError listing every field that is malformed."""
     try:
-        said = parse_object(read_bounded(path, MAX_BYTES), path.name, "the golden")
+        said = parse_object(read_small(path, MAX_BYTES, "a golden"), path.name, "the golden")
     except UnreadableError as error:
         raise UnreadableError(_TITLE, error.problems) from error
     if said.get("portkit_golden") != VERSION:
@@ -46,14 +46,6 @@ def read_golden(path: Path) -> Golden:
     if reader.problems:
         raise UnreadableError(_TITLE, reader.problems)
     return golden
-
-
-def read_bounded(path: Path, most: int) -> bytes:
-    """All bytes of a small file. Raises UnreadableError when it cannot be read or is larger than `most`."""
-    source = file_source(path)
-    if source.size > most:
-        raise unreadable(path.name, "too large", expected=f"at most {most} bytes", found=f"{source.size} bytes")
-    return source.read(0, source.size)
 
 
 class _Reader:

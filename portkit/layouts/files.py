@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from portkit.config import class_names
-from portkit.errors import unreadable
 from portkit.formats.hashing import sha256_of
-from portkit.formats.source import file_source, system_errors
+from portkit.formats.source import read_small, system_errors
 from portkit.formats.strict_json import parse_object
 
 if TYPE_CHECKING:
@@ -30,11 +29,7 @@ TRAVEL = (
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of bounded size. Raises UnreadableError."""
-    source = file_source(path)
-    if source.size > MAX_JSON:
-        found = f"{source.size} bytes"
-        raise unreadable(path, "too large for a config", expected=f"at most {MAX_JSON} bytes", found=found)
-    return parse_object(source.read(0, source.size).removeprefix(BOM_UTF8), path, "the file")
+    return parse_object(read_small(path, MAX_JSON, "a config").removeprefix(BOM_UTF8), path, "the file")
 
 
 @dataclass(frozen=True)

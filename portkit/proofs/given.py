@@ -8,7 +8,7 @@ import numpy as np
 
 from portkit.errors import Problem, UsageError, unreadable
 from portkit.formats.safetensors_file import read_safetensors
-from portkit.formats.source import system_errors
+from portkit.formats.source import read_small, system_errors
 from portkit.formats.strict_json import parse_object
 from portkit.runtimes.outputs import VOCABULARY_TASKS, Inputs, IntArray
 from portkit.runtimes.tokenizer import encode
@@ -56,10 +56,7 @@ def read_text(path: Path, folder: Path) -> Inputs:
 
     Raises UnreadableError when the file or the tokenizer cannot be read, UsageError when it holds no sentence.
     """
-    with system_errors(path):
-        data = path.read_bytes()[: _MAX_BYTES + 1]
-    if len(data) > _MAX_BYTES:
-        raise unreadable(path, "too large for inputs", expected=f"at most {_MAX_BYTES} bytes")
+    data = read_small(path, _MAX_BYTES, "inputs")
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from portkit.errors import PortkitError, Problem, RuntimeFailedError, unreadable
-from portkit.formats.source import file_source
+from portkit.formats.source import read_small
 from portkit.formats.strict_json import parse_object
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _read_object(path: Path) -> dict[str, object]:
-    source = file_source(path)
-    if source.size > _MAX_JSON:
-        raise unreadable(path, "too large", expected=f"at most {_MAX_JSON} bytes", found=f"{source.size} bytes")
-    return parse_object(source.read(0, source.size), path, "the file")
+    return parse_object(read_small(path, _MAX_JSON, "a preset's file"), path, "the file")
 
 
 def _missing_weights(folder: Path) -> list[Problem]:

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 from portkit.errors import unreadable
-from portkit.formats.source import file_source
+from portkit.formats.source import read_small
 from portkit.formats.strict_json import parse_object
 
 if TYPE_CHECKING:
@@ -17,11 +17,7 @@ MAX_BYTES = 256 << 20  # the largest vocabularies of the family take 20 MB
 
 def read_bytes(path: Path) -> bytes:
     """The whole file. Raises UnreadableError when it cannot be read or is larger than any tokenizer's."""
-    source = file_source(path)
-    if source.size > MAX_BYTES:
-        found = f"{source.size} bytes"
-        raise unreadable(path, "too large for a tokenizer's file", expected=f"at most {MAX_BYTES} bytes", found=found)
-    return source.read(0, source.size)
+    return read_small(path, MAX_BYTES, "a tokenizer's file")
 
 
 def read_object(path: Path) -> dict[str, object]:

@@ -276,7 +276,7 @@ def test_broken_indices_are_refused(tmp_path, text, words):
 def test_a_huge_index_is_not_read(tmp_path):
     with (tmp_path / INDEX).open("wb") as file:
         file.truncate((64 << 20) + 1)
-    with pytest.raises(UnreadableError, match=r"the index is too large(.|\n)*at most 67108864 bytes"):
+    with pytest.raises(UnreadableError, match=r"too large for an index(.|\n)*at most 67108864 bytes"):
         read_sharded(tmp_path / INDEX)
 
 
