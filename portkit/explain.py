@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from portkit.axes import described_move, spell
+from portkit.axes import spell
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UnknownTensorError
-from portkit.fold import absorbed, unfolded
+from portkit.homes import Columns, Home, columns_of, homes_of
 from portkit.layouts.folder import RESIDUE
 from portkit.table.load import tables_dir
-from portkit.table.slots import Slot, expand, logical_axes
+from portkit.table.slots import logical_axes
 
 if TYPE_CHECKING:
-    from portkit.table.schema import Dialect, Table, Tables
+    from collections.abc import Mapping
+
+    from portkit.table.schema import Table, Tables
+    from portkit.table.slots import Slot
     from portkit.tensors import LazyTensor
 
 _CLOSE = 3  # names that an error suggests
-_POOLER = "pooler"  # the row group that a file may have or lack
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,6 @@ class Stored:
     shape: tuple[int, ...]
     dtype: str
     at: tuple[int, int] | None
-
-
-@dataclass(frozen=True)
-class Home:
-    """Where a logical tensor lives in one layout: its name, dimensions and shape, and how it gets there from here.
-
-    `name` is empty where the layout has no place for it, and `note` then says why.
-    """
-
-    layout: str
-    dialect: str | None
-    name: str
-    dimensions: str
-    shape: tuple[int, ...]
-    moves: tuple[str, ...]
-    note: str
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,7 @@ def explain_tensor(path: Path | str, tensor: str, **opening: Any) -> Explanation
     nearest names.
     """
     checkpoint = open_checkpoint(path, **opening)
-    columns = _columns(checkpoint)
+    columns = columns_of(checkpoint)
     own = checkpoint.anatomy.layout
     if tensor in checkpoint.folder.container.tensors:
         return _stored_name(checkpoint, tensor, columns)
@@ -105,33 +90,6 @@ def explain_tensor(path: Path | str, tensor: str, **opening: Any) -> Explanation
             if tensor in slot.spellings:
                 return _of_row(checkpoint, tensor, f"a name in {layout}", logical, columns)
     raise _unknown(checkpoint, tensor, columns)
-
-
-Columns = Mapping[str, Mapping[str, Slot]]  # layout -> logical name -> slot
-
-
-def _columns(checkpoint: Checkpoint) -> dict[str, dict[str, Slot]]:
-    """The slots of the checkpoint's model in every layout that has a class for it, a spare pooler included."""
-    anatomy = checkpoint.anatomy
-    layouts = [n for n in checkpoint.tables.layouts if n in anatomy.task.classes]
-    return {
-        name: {**_expanded(checkpoint, name), **(dict(anatomy.slots) if name == anatomy.layout else {})}
-        for name in layouts
-    }
-
-
-def _expanded(checkpoint: Checkpoint, layout: str, dialect: Dialect | None = None) -> dict[str, Slot]:
-    anatomy = checkpoint.anatomy
-    own = anatomy.prefix if layout == anatomy.layout else anatomy.table.layouts[layout].prefix
-    return expand(
-        anatomy.table,
-        checkpoint.tables.storages[layout],
-        anatomy.task,
-        layers=anatomy.layers,
-        prefix="" if anatomy.task.bare and layout != anatomy.layout else own,
-        pooler=anatomy.task.pooler in ("optional", "unread"),
-        dialect=dialect or (anatomy.dialect if layout == anatomy.layout else None),
-    )
 
 
 # ---------------------------------------------------------------- what kind of name it is
@@ -191,14 +149,14 @@ def _of_row(checkpoint: Checkpoint, asked: str, found_as: str, logical: str, col
         reason=_reason(checkpoint, logical, slot, tensor),
         logical=logical,
         row=slot.row.address,
-        tables=tables_of(table, checkpoint.tables, slot),
+        tables=_tables_of(table, checkpoint.tables, slot),
         kind=slot.row.kind,
         signature=f"{' '.join(signature.inputs)} -> {' '.join(signature.outputs)}",
         axes={a: f"{table.axes[a]} = {checkpoint.sizes[a]}" for a in letters if a in checkpoint.sizes},
         hub=spell(logical_axes(slot, checkpoint.tables.storages["logical"])),
         shared_by=_shared_by(checkpoint, logical),
         dimensions=spell(checkpoint.axes(logical)) if there else "",
-        homes=tuple(_homes(checkpoint, logical, columns)),
+        homes=tuple(homes_of(checkpoint, logical, columns)),
     )
 
 
@@ -221,71 +179,10 @@ def _stored(checkpoint: Checkpoint, tensor: LazyTensor) -> Stored:
     return Stored(tensor.name, file, tensor.spec.shape, tensor.spec.dtype, tensor.at)
 
 
-def _homes(checkpoint: Checkpoint, logical: str, columns: Columns) -> Iterator[Home]:
-    table, task = checkpoint.anatomy.table, checkpoint.anatomy.task
-    for layout in checkpoint.tables.layouts:
-        if layout not in columns:
-            yield Home(layout, None, "", "", (), (), f"{layout} has no class for {task.name}")
-            continue
-        dialect = checkpoint.anatomy.dialect if layout == checkpoint.anatomy.layout else None
-        slot = columns[layout][logical]
-        yield _home(checkpoint, layout, slot, dialect, columns[layout])
-        for other in table.dialects.values():
-            if other.layout == layout and other is not dialect and _changes(other, slot, task.name):
-                column = _expanded(checkpoint, layout, other)
-                yield _home(checkpoint, layout, column[logical], other, column)
-
-
-def _changes(dialect: Dialect, slot: Slot, task: str) -> bool:
-    return slot.row.name in dialect.columns and (not dialect.tasks or task in dialect.tasks)
-
-
-def _home(checkpoint: Checkpoint, layout: str, slot: Slot, dialect: Dialect | None, column: Mapping[str, Slot]) -> Home:
-    name = dialect.name if dialect else None
-    absent = slot.place.absent or _no_spare_pooler(checkpoint, layout, slot)
-    if absent:
-        return Home(layout, name, "", "", (), (), f"absent: {absent}")
-    growth = slot.growth(checkpoint.config.values)
-    notes = []
-    if slot.place.tied:
-        notes.append(f"tied: written only where its numbers are not those of {slot.place.tied}")
-    if slot.place.overruled_by:
-        notes.append(f"{slot.place.overruled_by} wins where a file has it too")
-    shape = slot.shape(checkpoint.sizes, growth)
-    moves = tuple(_moves(checkpoint, slot, growth, column))
-    return Home(layout, name, slot.name, spell(slot.axes), shape, moves, "; ".join(notes))
-
-
-def _no_spare_pooler(checkpoint: Checkpoint, layout: str, slot: Slot) -> str:
-    """Why a model whose head never reads the pooler cannot have one in a layout; nothing where it can."""
-    spare = checkpoint.anatomy.table.layouts[layout].spare_pooler
-    unread = checkpoint.anatomy.task.pooler == "unread" and slot.row.group == _POOLER
-    return spare if unread and isinstance(spare, str) else ""
-
-
-def _moves(checkpoint: Checkpoint, slot: Slot, growth: tuple[int, int], column: Mapping[str, Slot]) -> Iterator[str]:
-    """What is done to the stored array on the way to a layout, whose slots are `column`."""
-    if slot.logical not in checkpoint.anatomy.slots or checkpoint.stored(slot.logical) is None:
-        return
-    (front, back), (first, last) = checkpoint.growth(slot.logical), growth
-    ours, theirs = (unfolded(slots) for slots in (checkpoint.anatomy.slots, column))
-    row = absorbed(column.values()).get(slot.logical, "")
-    yield from _rows("take off", max(front - first, 0) if first < 0 else max(front, 0), back)
-    yield from described_move(checkpoint.axes(slot.logical), slot.axes, checkpoint.sizes)
-    yield from (f"add the first row of {row} to each",) if row in theirs - ours else ()
-    yield from _rows("add", max(first - min(front, 0), 0), last)
-
-
-def _rows(verb: str, front: int, behind: int) -> Iterator[str]:
-    for count, where in ((front, "in front"), (behind, "behind")):
-        if count:
-            yield f"{verb} rows: {count} {where}"
-
-
 # ---------------------------------------------------------------- which files say something about a row
 
 
-def tables_of(table: Table, tables: Tables, slot: Slot) -> tuple[str, ...]:
+def _tables_of(table: Table, tables: Tables, slot: Slot) -> tuple[str, ...]:
     """The table files that hold the row, the family's own first, then those that it extends."""
     found = []
     family = table.family

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from portkit.explain import Explanation, Home, Stored
+    from portkit.explain import Explanation, Stored
+    from portkit.homes import Home
 
 
 def render_explanation(found: Explanation) -> str:
