@@ -48,7 +48,7 @@ def _with_tokenizers(path: Path, sentences: Sequence[str]) -> list[Encoded]:
 
 
 def _with_transformers(folder: Path, sentences: Sequence[str]) -> list[Encoded]:
-    from portkit.runtimes.transformers_runtime import explained, silent_torch
+    from portkit.runtimes.torch_settings import explained, silent_torch
 
     with silent_torch(), explained(f"transformers has no tokenizer for {folder}"):
         from transformers import AutoTokenizer

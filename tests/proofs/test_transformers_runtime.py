@@ -191,7 +191,7 @@ def test_it_is_silent(tmp_path, capfd):
 
 
 def test_without_transformers_the_way_to_it_is_named(monkeypatch):
-    monkeypatch.setattr(runtime.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert not runtime.transformers_available()
     assert runtime.transformers_label() == "transformers"
     with pytest.raises(
@@ -268,7 +268,7 @@ PRECISION = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
 import torch, transformers.utils
-from portkit.runtimes.transformers_runtime import silent_torch
+from portkit.runtimes.torch_settings import silent_torch
 
 def settings():
     matmul = torch.backends.cuda.matmul
