@@ -65,12 +65,12 @@ def test_proofs_are_chosen_and_the_others_named(pair):
 
 def test_proof_that_could_not_look_is_three(pair, tmp_path, monkeypatch):
     from portkit.errors import RuntimeFailedError
-    from portkit.proofs import models
+    from portkit.proofs import frameworks
 
     def failing(*_given, **_options):
         raise RuntimeFailedError("BertModel failed on cpu")
 
-    monkeypatch.setattr(models, "run_transformers_tensors", failing)
+    monkeypatch.setattr(frameworks, "run_transformers_tensors", failing)
     text = run(*pair, code=3)
     assert "proof forward  could not look: BertModel failed on cpu" in text
     assert text.splitlines()[-1] == "portkit verify: ERROR tensors=pass facts=pass forward=error"

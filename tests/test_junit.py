@@ -100,12 +100,12 @@ def test_what_cannot_be_opened_is_an_error(source, tmp_path):
 
 def test_proof_that_cannot_look_is_an_error(source, tmp_path, monkeypatch):
     from portkit.errors import RuntimeFailedError
-    from portkit.proofs import models
+    from portkit.proofs import frameworks
 
     def failing(*_given, **_options):
         raise RuntimeFailedError("BertModel failed on cpu")
 
-    monkeypatch.setattr(models, "run_transformers_tensors", failing)
+    monkeypatch.setattr(frameworks, "run_transformers_tensors", failing)
     suite = report(tmp_path, source, source, code=3)
     assert results(suite) == {"tensors": "pass", "facts": "pass", "forward": "error"}
 

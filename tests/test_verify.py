@@ -14,7 +14,7 @@ import portkit
 from portkit.api import verify
 from portkit.checkpoint import open_checkpoint
 from portkit.errors import MissingRuntimeError, RuntimeFailedError, UnreadableError, UsageError
-from portkit.proofs import models
+from portkit.proofs import frameworks
 from portkit.runtimes import burn_runtime
 
 TASK = "sequence_classification"
@@ -149,7 +149,7 @@ def test_proof_that_cannot_look_is_an_error_beside_the_others(source, tmp_path, 
     def failing(*_given, **_options):
         raise RuntimeFailedError("Burn failed to run the model")
 
-    monkeypatch.setattr(models, "run_burn", failing)
+    monkeypatch.setattr(frameworks, "run_burn", failing)
     portkit.convert(source, tmp_path / "b", to="burn", verify="none")
     verdict = verify(source, tmp_path / "b")
     assert verdict.results == {"tensors": "pass", "facts": "pass", "forward": "error"}
@@ -162,7 +162,7 @@ def test_failure_outweighs_an_error(source, tmp_path, monkeypatch):
     def failing(*_given, **_options):
         raise RuntimeFailedError("BertForSequenceClassification failed on cpu")
 
-    monkeypatch.setattr(models, "run_transformers_tensors", failing)
+    monkeypatch.setattr(frameworks, "run_transformers_tensors", failing)
     verdict = verify(source, changed(tmp_path, layer_norm_eps=1e-5))
     assert verdict.results == {"tensors": "pass", "facts": "fail", "forward": "error"}
     assert (verdict.exit_code, verdict.verdict) == (1, "fail")
@@ -199,7 +199,7 @@ def test_missing_framework_is_replaced_unless_it_must_run(source, tmp_path, monk
     def missing(*_given, **_options):
         raise MissingRuntimeError("cannot run the model in Burn")
 
-    monkeypatch.setattr(models, "run_burn", missing)
+    monkeypatch.setattr(frameworks, "run_burn", missing)
     portkit.convert(source, tmp_path / "b", to="burn", verify="none")
     replaced = verify(source, tmp_path / "b", proofs=("forward",), runtime=("reference", "auto"))
     assert replaced.forward.target.runtime == "reference, not Burn"

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from portkit.errors import MissingRuntimeError, Problem, UsageError
-from portkit.execute import cast
+from portkit.casts import rounds
+from portkit.errors import Problem, UsageError
 from portkit.proofs.agreement import Run
 from portkit.proofs.coverage import HeadWatch, coverage_of
 from portkit.proofs.forward import Side, compare_runs
+from portkit.proofs.frameworks import FRAMEWORKS, Asked, rounded
 from portkit.proofs.inputs import choose_inputs, many_rows, shared_facts
-from portkit.proofs.presets import preset_of
-from portkit.runtimes.burn_runtime import run_burn
-from portkit.runtimes.keras_runtime import NAME as KERAS
-from portkit.runtimes.keras_runtime import keras_label, run_keras
 from portkit.runtimes.outputs import POOLED, gives_pooled
 from portkit.runtimes.reference import run_reference
-from portkit.runtimes.transformers_runtime import DTYPES, device_label, run_transformers_tensors
+from portkit.runtimes.transformers_runtime import DTYPES
 from portkit.table.load import suggestion
-from portkit.tensors import LazyTensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +24,9 @@ if TYPE_CHECKING:
     from portkit.checkpoint import Checkpoint
     from portkit.proofs.agreement import ForwardVerdict
     from portkit.runtimes.outputs import Inputs, Outputs
+    from portkit.tensors import LazyTensor
 
 RUNTIMES = ("auto", "own", "reference")
-_NAMES = {"hf": "transformers", "burn": "Burn", "keras": KERAS}
-_COMPUTES = {"hf": DTYPES}  # Burn's CPU backends have no 16-bit floats: whatever is stored, they compute in float32
-
-_HOLD = {"F16": ("F16", "F32", "F64"), "BF16": ("BF16", "F32", "F64"), "F32": ("F32", "F64"), "F64": ("F64",)}
-_TAKES_TENSORS = ("hf",)  # the others run a folder as it lies there, so none of its numbers can be rounded first
 
 
 @dataclass(frozen=True)
@@ -101,12 +93,13 @@ def side_of(
     `like` gives the dtypes that its tensors are rounded to first, by logical name. `watch` is shown the attention of
     the exact run.
     """
-    layout = checkpoint.anatomy.layout
-    tensors = _rounded(checkpoint.forward_tensors(), like)
-    dtype = how.precision if how.precision in _COMPUTES.get(layout, ()) else "float32"
+    framework = FRAMEWORKS[checkpoint.anatomy.layout]
+    stored = checkpoint.forward_tensors()
+    tensors = _rounded(stored, like)
+    dtype = how.precision if how.precision in framework.dtypes else "float32"
 
     def own() -> Outputs:
-        return _own_runtime(checkpoint, inputs, how.device, like, dtype)
+        return framework.run(checkpoint, inputs, Asked(how.device, dtype, like))
 
     def reference(dtype: str) -> Outputs:
         return run_reference(checkpoint.facts, tensors, inputs, dtype, watch if dtype == "float64" else None)
@@ -115,76 +108,12 @@ def side_of(
     def many(dtype: str) -> Outputs:
         return run_reference(checkpoint.facts, tensors, many_rows(checkpoint.facts), dtype)
 
-    narrowed = any(_narrows(tensor, like.get(name)) for name, tensor in tensors.items())
-    runs = how.runtime != "reference" and (layout in _TAKES_TENSORS or not narrowed)
-    where = device_label(how.device) if layout == "hf" else how.device.replace("auto", "cpu")
-    name = keras_label() if layout == "keras" else _NAMES[layout]
-    run = Run(name, dtype, where)
+    narrowed = any(rounds(tensor.spec.dtype, like[name]) for name, tensor in stored.items() if name in like)
+    runs = how.runtime != "reference" and (framework.takes_tensors or not narrowed)
+    run = Run(framework.label(), dtype, framework.device(how.device))
     return Side(run, own if runs else None, reference, many, stand_in=how.runtime != "own")
 
 
 def _rounded(tensors: Mapping[str, LazyTensor], like: Mapping[str, str]) -> dict[str, LazyTensor]:
     """The same tensors in their own dtypes, with no more digits than other dtypes hold."""
-    return {name: _rounded_one(tensor, like.get(name)) for name, tensor in tensors.items()}
-
-
-def _rounded_one(tensor: LazyTensor, dtype: str | None) -> LazyTensor:
-    if dtype is None or not _narrows(tensor, dtype):
-        return tensor
-    return LazyTensor(tensor.spec, lambda: cast(cast(tensor.read(), dtype), tensor.spec.dtype))
-
-
-def _narrows(tensor: LazyTensor, dtype: str | None) -> bool:
-    """Whether a dtype cannot hold every number of the tensor's own."""
-    return dtype is not None and dtype not in _HOLD.get(tensor.spec.dtype, ())
-
-
-def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str, like: Mapping[str, str], dtype: str) -> Outputs:
-    anatomy, facts = checkpoint.anatomy, checkpoint.facts
-    if anatomy.layout == "keras":
-        with preset_of(checkpoint) as folder:
-            return run_keras(folder, inputs, class_name=anatomy.task.classes["keras"], device=device)
-    if anatomy.layout == "burn":
-        legacy = checkpoint.folder.container.format == "named_mpk"
-        if legacy and facts.has_pooler and anatomy.dialect and "pooler" in anatomy.dialect.columns:
-            raise MissingRuntimeError(f"portkit-burn-legacy has no module for the pooler of {anatomy.dialect.name}")
-        return run_burn(checkpoint.folder.weights.parent, inputs, device=device, legacy=legacy)
-    return run_transformers_tensors(
-        _hf_config(checkpoint),
-        _hf_tensors(checkpoint, like),
-        inputs,
-        task=facts.task,
-        class_name=anatomy.task.classes["hf"],
-        has_pooler=facts.has_pooler,
-        dtype=dtype,
-        device=device,
-    )
-
-
-def _hf_config(checkpoint: Checkpoint) -> dict[str, Any]:
-    """A config that transformers takes, also where the file's own lacks a model_type or counts its labels wrongly."""
-    said = {
-        k: v
-        for k, v in checkpoint.folder.config.items()
-        if k not in ("id2label", "label2id", "num_labels", "dtype", "torch_dtype")
-    }
-    values = {
-        k: v for k, v in checkpoint.config.values.items() if k not in ("num_labels", "hidden_act") and v is not None
-    }
-    labels = {"num_labels": checkpoint.facts.num_labels} if checkpoint.facts.num_labels else {}
-    return {**values, **said, **labels, "model_type": checkpoint.anatomy.table.layouts["hf"].model_type}
-
-
-def _hf_tensors(checkpoint: Checkpoint, like: Mapping[str, str]) -> dict[str, LazyTensor]:
-    """The stored tensors under the names that transformers uses today, rounded as `like` says."""
-    anatomy = checkpoint.anatomy
-    layout = anatomy.table.layouts["hf"]
-    front = "" if anatomy.task.bare else layout.prefix
-    named = {}
-    for logical, stored in anatomy.stored.items():
-        slot = anatomy.slots[logical]
-        name = slot.name.removeprefix(anatomy.prefix) if slot.row.group in anatomy.table.prefixed else slot.name
-        full = front + name if slot.row.group in anatomy.table.prefixed else name
-        tensor = checkpoint.folder.container.tensors[stored]
-        named[full] = _rounded_one(tensor, like.get(logical)).renamed(full)
-    return named
+    return {name: rounded(tensor, like.get(name)) for name, tensor in tensors.items()}
