@@ -10,6 +10,7 @@ from dataclasses import dataclass
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")  # "gelu" is the exact one, over erf
 POSITION_SCHEMES = ("absolute", "padding")
 HEAD_STYLES = ("bert", "roberta")
+DTYPES = ("float64", "float32", "float16", "bfloat16")  # of weights, in the words of frameworks and users
 TASKS = (
     "model",
     "masked_lm",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from portkit.common import POSITIONS
 from portkit.errors import Problem, RefusedError
 from portkit.fold import absorbed, fold, unfolded
-from portkit.tensors import LazyTensor, TensorSpec, equal_bits, same_bits, turned
+from portkit.tensors import FLOATS, NUMPY_DTYPES, LazyTensor, TensorSpec, equal_bits, same_bits, turned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from portkit.pooler import Pooler
     from portkit.table.slots import Slot
 
-_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
+_DTYPES = {NUMPY_DTYPES[name].name: name for name in FLOATS}  # as users write it -> as files do
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class _Filler:
         return [move, _overruling(move)] if slot.place.overruled_by and kernel in self.untied else [move]
 
     def _spec(self, slot: Slot, growth: tuple[int, int], dtype: str) -> TensorSpec:
-        asked = self.options.dtype or ("float32" if self.options.to == "burn" else None)
+        asked = self.options.dtype or self.source.tables.storages[self.options.to].dtype
         return TensorSpec(slot.name, slot.shape(self.sizes, growth), _DTYPES[asked] if asked else dtype)
 
 

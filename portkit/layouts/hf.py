@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from portkit.config import write_config
 from portkit.formats.sharded import write_sharded
 from portkit.layouts.files import label_fields, write_json
+from portkit.tensors import NUMPY_DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from portkit.table.schema import Dialect, Table
     from portkit.tensors import Array, TensorSpec
 
-_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _OUTDATED = ("torch_dtype", "_name_or_path", "num_labels", "_num_labels")  # transformers 5 no longer writes them
 
 
@@ -36,7 +36,7 @@ class HfLayout:
         raw = write_config(model.table, self.name, model.config, carried)
         raw |= {
             "architectures": [model.task.classes[self.name]],
-            "dtype": _DTYPES[model.dtype],
+            "dtype": NUMPY_DTYPES[model.dtype].name,
             "model_type": model.table.layouts[self.name].model_type,
         }
         write_json(folder / "config.json", {**raw, **label_fields(model)})

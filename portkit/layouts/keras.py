@@ -13,6 +13,7 @@ from portkit.formats.hdf5 import read_hdf5, write_hdf5
 from portkit.layouts.files import write_json
 from portkit.layouts.keras_folder import TASK, TASK_WEIGHTS, WEIGHTS
 from portkit.layouts.keras_names import snake_case
+from portkit.tensors import NUMPY_DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _ROOT = ("vars",)  # Keras 3.3 wants this group, empty as it is
 _VERSIONS = {"keras_version": "3.15.1", "keras_hub_version": "0.32.0"}  # whose form this is
-_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _OUTSIDE = ("model_type", "architectures", "task")  # what a flat config says of the objects around it
 
 
@@ -80,7 +80,7 @@ def _backbone(model: Model) -> dict[str, Any]:
     carried = {k: v for k, v in model.carried.items() if k not in _OUTSIDE}
     first = {"name": snake_case(kind), "trainable": True}
     fields = write_config(model.table, "keras", model.config, {**first, **carried})
-    return _serialised(model, kind, {**fields, "dtype": _policy(_DTYPES[model.dtype])})
+    return _serialised(model, kind, {**fields, "dtype": _policy(NUMPY_DTYPES[model.dtype].name)})
 
 
 def _task(model: Model, backbone: Mapping[str, Any]) -> dict[str, Any]:

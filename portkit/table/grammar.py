@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from portkit.facts import ACTIVATIONS, HEAD_STYLES, POSITION_SCHEMES, TASKS
+from portkit.facts import ACTIVATIONS, DTYPES, HEAD_STYLES, POSITION_SCHEMES, TASKS
 from portkit.table.leaves import (
     ANY,
     COUNT,
@@ -69,7 +69,8 @@ def layouts_rule() -> Rule:
     also = Keys(_by_kind(FILLED, whole=False))
     names: dict[str, Rule] = {"separator": FILLED, "numbering": FILLED, "always_prefixed": FLAG, "infers": FLAG}
     older = MapOf(KEY, lambda _: MapOf(KEY, lambda _: FILLED))
-    more: dict[str, Rule] = {"also": also, "wrappers": wrappers, **names, "older": older}
+    dtype = OneOf("dtype", DTYPES)
+    more: dict[str, Rule] = {"also": also, "wrappers": wrappers, "dtype": dtype, **names, "older": older}
     real = Keys({"about": TEXT, **stored, **files, **more}, (*stored, *files))
     hub = Keys(stored, tuple(stored))
     return MapOf(KEY, lambda name: hub if name == "logical" else real, ("logical",))

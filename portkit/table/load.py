@@ -20,6 +20,7 @@ from portkit.table.schema import KINDS, ConfigField, Dialect, LayoutFacts, Stora
 Files = Mapping[str, tuple[Toml, str]]  # family -> what its file says, and the name of the file
 
 _LAYOUTS = "mappings/layouts.toml"
+_AS_THEY_ARE = ("dtype", "separator", "numbering", "always_prefixed", "infers", "older")  # keys of a layout
 
 
 def tables_dir() -> Path:
@@ -148,7 +149,7 @@ def _storage(name: str, entry: Toml) -> Storage:
         tuple(entry.get("formats", ())),
         tuple(entry.get("weights", ())),
         Wrappers(**{k: tuple(v) for k, v in left.items()}, undo=undo),
-        **{k: entry[k] for k in ("separator", "numbering", "always_prefixed", "infers", "older") if k in entry},
+        **{k: entry[k] for k in _AS_THEY_ARE if k in entry},
     )
 
 

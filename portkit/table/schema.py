@@ -191,6 +191,7 @@ class Storage:
     formats: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()  # file names under which a folder keeps its weights
     wrappers: Wrappers = field(default_factory=Wrappers)
+    dtype: str | None = None  # what weights are written in unless asked otherwise; None: in their own
     separator: str = "."
     numbering: str = ""
     always_prefixed: bool = False  # a model with a head never goes without its family's prefix
