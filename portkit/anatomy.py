@@ -45,15 +45,13 @@ class Anatomy:
     whole: Anatomy | None = None  # of all that is in the file, where less was asked for
 
 
-def identify(
-    names: tuple[str, ...], config: Mapping[str, Any], formats: str, tables: Tables, wanted: Wanted
-) -> Anatomy:
+def identify(names: tuple[str, ...], config: Mapping[str, Any], form: str, tables: Tables, wanted: Wanted) -> Anatomy:
     """Find the one layout, family and task that explain the stored names.
 
-    `formats` is the format of the file. Raises UnknownModelError: nothing fits, two things fit, or the config names
+    `form` is the format of the file. Raises UnknownModelError: nothing fits, two things fit, or the config names
     another model than the names show.
     """
-    layouts = [n for n in tables.layouts if formats in tables.storages[n].formats]
+    layouts = [n for n in tables.layouts if form in tables.storages[n].formats]
     for layout in layouts:
         check_form(names, tables.storages[layout].wrappers.undo)
     families, evidence = _families(config, layouts, tables, wanted)
@@ -189,17 +187,10 @@ def _check_architecture(
         if classes & set(c.task.classes.values()) and c.storage is chosen.storage and not c.dialect
     ]
     if named:
-        raise UnknownModelError(
-            "config.json and weights name different models",
-            [
-                Problem(
-                    f"architectures {', '.join(classes)}",
-                    f"tensor {n!r} is not in the file",
-                    hint=f"the names fit {chosen.task.name}: --task {chosen.task.name} reads it so",
-                )
-                for n in named[0].missing[:_SHOWN]
-            ],
-        )
+        where = f"architectures {', '.join(classes)}"
+        hint = f"the names fit {chosen.task.name}: --task {chosen.task.name} reads it so"
+        absent = [Problem(where, f"tensor {n!r} is not in the file", hint=hint) for n in named[0].missing[:_SHOWN]]
+        raise UnknownModelError("config.json and weights name different models", absent)
 
 
 def _no_such_task(families: list[Table], wanted: Wanted) -> UnknownModelError:
@@ -219,40 +210,36 @@ def _nothing_fits(
 ) -> UnknownModelError:
     other = [c for c in candidates if not c.missing]
     if other:
-        found = f"these are the names of layout {other[0].storage.name!r}"
-        return UnknownModelError(
-            "the folder is of another layout",
-            [
-                Problem(
-                    "--from",
-                    f"no model of layout {wanted.layout!r}",
-                    found=found,
-                    hint="already converted? leave --from out",
-                )
-            ],
+        what, found = (
+            f"no model of layout {wanted.layout!r}",
+            f"these are the names of layout {other[0].storage.name!r}",
         )
+        problem = Problem("--from", what, found=found, hint="already converted? leave --from out")
+        return UnknownModelError("the folder is of another layout", [problem])
     anything = Wanted(strip_prefix=wanted.strip_prefix)
     every, _ = candidates_for(names, layouts, list(tables.families.values()), tables, anything)
     strangers = [c for c in every if not c.missing]
     best = max(candidates, key=lambda c: (len(c.filled) - len(c.missing), c.rank))  # not the one that asks for least
-    problems = [Problem(n, "missing", hint="") for n in best.missing[:_SHOWN]]
     if strangers and wanted.task is None:
-        s = max(strangers, key=lambda c: c.rank)
-        hint = f"--family {s.table.family} reads it as one"
         told = wanted.family or config.get("model_type")
-        problems = [
-            Problem(
-                "config.json model_type",
-                f"says {told!r}, the weights are another family's",
-                found=f"names of {s.table.family}, task {s.task.name}",
-                hint=hint,
-            )
-        ]
-    elif len(best.missing) > _SHOWN:
-        problems.append(Problem(f"… and {len(best.missing) - _SHOWN} more", "missing"))
+        problems = [_other_family(max(strangers, key=lambda c: c.rank), told)]
+    else:
+        problems = _missing(best)
     return UnknownModelError(
         f"no model fits the names; nearest is {best.table.family}, task {best.task.name}", problems
     )
+
+
+def _other_family(fitting: Candidate, told: object) -> Problem:
+    family = fitting.table.family
+    found, hint = f"names of {family}, task {fitting.task.name}", f"--family {family} reads it as one"
+    return Problem("config.json model_type", f"says {told!r}, the weights are another family's", found=found, hint=hint)
+
+
+def _missing(nearest: Candidate) -> list[Problem]:
+    rest = len(nearest.missing) - _SHOWN
+    more = [Problem(f"… and {rest} more", "missing")] if rest > 0 else []
+    return [*(Problem(n, "missing") for n in nearest.missing[:_SHOWN]), *more]
 
 
 def _anatomy(c: Candidate, evidence: tuple[str, ...]) -> Anatomy:

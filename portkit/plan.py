@@ -24,8 +24,9 @@ from portkit.target import Change, carried_config, target_config, task_with_head
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from portkit.config import Config
     from portkit.table.schema import Dialect, Table, Task
-
+    from portkit.table.slots import Slot
 
 _WITHOUT = "--task backbone converts what is below the head, and keeps the head in the residue"
 
@@ -57,6 +58,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     """
     table, task, style_notes = _restyled(source, options)
     task, head_notes = task_with_head(source, table, task, options.to)
+    _require_class(table, task, options.to)
     dialect = _dialect(table, task, options)
     pooler = target_pooler(source, table, task, options.to, dialect, options.pooler)
     config, changes, notes = target_config(source, table, task, dialect, options)
@@ -69,11 +71,9 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         pooler=pooler.present,
         dialect=dialect,
     )
-    letters = {letter for s in slots.values() for letter in s.row.signature.letters()}
-    sizes = sizes_of({k: v for k, v in table.axes.items() if k in letters}, config.values)
+    sizes = _sizes(table, slots, config)
     form = _form(options)
-    moves = make_moves(source, slots, config, sizes, options, pooler)
-    moves = sorted(moves, key=lambda m: m.target.name)
+    moves = sorted(make_moves(source, slots, config, sizes, options, pooler), key=lambda m: m.target.name)
     from_file = [m for m in moves if m.how not in ("zeros", "restored")]
     notes += cast_notes((source.folder.container.tensors[m.source].spec.dtype, m.target.dtype) for m in from_file)
     used = [Used(m.source, m.logical, m.cut[0], m.absorbs) for m in from_file]
@@ -86,30 +86,42 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         needless=_needless(source, pooler),
         no_pooler=pooler.evidence,
     )
-    has_pooler = pooler.present and pooler.home == "backbone"
-    facts = facts_of(table, task, config.values, options.to, has_pooler=has_pooler)
     growth = slots[POSITIONS].growth(config.values) if POSITIONS in slots else (0, 0)
+    has_pooler = pooler.present and pooler.home == "backbone"
     model = Model(
-        table, task, dialect, config, facts, _widest(moves), growth, carried_config(source, options.to),
-        sum(m.target.count for m in moves if m.slot.row.group in table.prefixed),
-    )  # fmt: skip
+        table,
+        task,
+        dialect,
+        config,
+        facts_of(table, task, config.values, options.to, has_pooler=has_pooler),
+        dtype=_widest(moves),
+        growth=growth,
+        carried=carried_config(source, options.to),
+        parameters=sum(m.target.count for m in moves if m.slot.row.group in table.prefixed),
+    )
     carried, restored = _earlier(source, options.to, moves, accounts.kept)
     return Plan(
-        source,
-        options.to,
-        model,
-        form,
-        tuple(moves),
-        accounts.tied,
-        accounts.kept,
-        carried,
-        restored,
-        accounts.dropped,
-        pooler,
-        sizes,
-        changes,
-        (*style_notes, *head_notes, *notes, *_made_notes(moves, growth[0])),
+        source=source,
+        layout=options.to,
+        model=model,
+        form=form,
+        moves=tuple(moves),
+        tied=accounts.tied,
+        kept=accounts.kept,
+        carried=carried,
+        restored=restored,
+        dropped=accounts.dropped,
+        pooler=pooler,
+        sizes=sizes,
+        changes=changes,
+        warnings=(*style_notes, *head_notes, *notes, *_made_notes(moves, growth[0])),
     )
+
+
+def _sizes(table: Table, slots: Mapping[str, Slot], config: Config) -> dict[str, int]:
+    """The size of every letter that a tensor of the target has."""
+    letters = {letter for s in slots.values() for letter in s.row.signature.letters()}
+    return sizes_of({k: v for k, v in table.axes.items() if k in letters}, config.values)
 
 
 def _needless(source: Checkpoint, pooler: Pooler) -> dict[str, str]:
@@ -133,8 +145,12 @@ def _made_notes(moves: list[Move], added: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _classes(table: Table, layout: str) -> str:
-    return ", ".join(t.classes[layout] for t in table.tasks.values() if layout in t.classes) or "another family"
+def _require_class(table: Table, task: Task, layout: str) -> None:
+    """Raise RefusedError where the target's framework has no model of the task."""
+    if layout not in task.classes:
+        known = ", ".join(t.classes[layout] for t in table.tasks.values() if layout in t.classes) or "another family"
+        problem = Problem(f"--to {layout}", f"has no class for {task.name}", known, hint=_WITHOUT)
+        raise RefusedError("the target cannot hold the model", [problem])
 
 
 def _restyled(source: Checkpoint, options: Options) -> tuple[Table, Task, tuple[str, ...]]:
@@ -157,58 +173,26 @@ def _restyled(source: Checkpoint, options: Options) -> tuple[Table, Task, tuple[
 
 
 def _dialect(table: Table, task: Task, options: Options) -> Dialect | None:
-    if options.to not in task.classes:
-        raise RefusedError(
-            "the target cannot hold the model",
-            [
-                Problem(
-                    f"--to {options.to}", f"has no class for {task.name}", _classes(table, options.to), hint=_WITHOUT
-                )
-            ],
-        )
+    """The dialect that is asked for. Raises UsageError for an unknown one, RefusedError for one without the task."""
     if options.dialect is None:
         return None
     dialect = table.dialects.get(options.dialect)
-    known = [n for n, d in table.dialects.items() if d.layout == options.to]
     if dialect is None or dialect.layout != options.to:
-        raise UsageError(
-            "unknown dialect",
-            [
-                Problem(
-                    "--dialect",
-                    f"{options.to} has no dialect {options.dialect!r}",
-                    hint=suggestion(options.dialect, known) if known else "",
-                )
-            ],
-        )
+        known = [n for n, d in table.dialects.items() if d.layout == options.to]
+        what = f"{options.to} has no dialect {options.dialect!r}"
+        raise UsageError("unknown dialect", [Problem("--dialect", what, hint=suggestion(options.dialect, known))])
     if dialect.tasks and task.name not in dialect.tasks:
-        raise RefusedError(
-            "the dialect cannot hold the model",
-            [
-                Problem(
-                    f"--dialect {dialect.name}",
-                    f"has no {task.name}",
-                    ", ".join(dialect.tasks),
-                    dialect.about,
-                )
-            ],
-        )
+        where, expected = f"--dialect {dialect.name}", ", ".join(dialect.tasks)
+        problem = Problem(where, f"has no {task.name}", expected, dialect.about)
+        raise RefusedError("the dialect cannot hold the model", [problem])
     return dialect
 
 
 def _form(options: Options) -> str:
     forms = layout_of(options.to).formats
     if options.form is not None and options.form not in forms:
-        raise UsageError(
-            "unknown format",
-            [
-                Problem(
-                    "--format",
-                    f"{options.to} cannot be written as {options.form!r}",
-                    hint=suggestion(options.form, forms),
-                )
-            ],
-        )
+        what = f"{options.to} cannot be written as {options.form!r}"
+        raise UsageError("unknown format", [Problem("--format", what, hint=suggestion(options.form, forms))])
     return options.form or forms[0]
 
 
