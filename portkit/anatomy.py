@@ -187,7 +187,7 @@ def _check_architecture(
         if classes & set(c.task.classes.values()) and c.storage is chosen.storage and not c.dialect
     ]
     if named:
-        where = f"architectures {', '.join(classes)}"
+        where = f"architectures {', '.join(sorted(classes))}"
         hint = f"the names fit {chosen.task.name}: --task {chosen.task.name} reads it so"
         absent = [Problem(where, f"tensor {n!r} is not in the file", hint=hint) for n in named[0].missing[:_SHOWN]]
         raise UnknownModelError("config.json and weights name different models", absent)
@@ -210,11 +210,9 @@ def _nothing_fits(
 ) -> UnknownModelError:
     other = [c for c in candidates if not c.missing]
     if other:
-        what, found = (
-            f"no model of layout {wanted.layout!r}",
-            f"these are the names of layout {other[0].storage.name!r}",
-        )
-        problem = Problem("--from", what, found=found, hint="already converted? leave --from out")
+        found = f"these are the names of layout {other[0].storage.name!r}"
+        what, hint = f"no model of layout {wanted.layout!r}", "already converted? leave --from out"
+        problem = Problem("--from", what, found=found, hint=hint)
         return UnknownModelError("the folder is of another layout", [problem])
     anything = Wanted(strip_prefix=wanted.strip_prefix)
     every, _ = candidates_for(names, layouts, list(tables.families.values()), tables, anything)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,18 @@ from portkit.fold import absorbed, fold
 from portkit.tensors import LazyTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 POSITIONS = "embeddings.position.table"
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names in the order in which a forward pass meets them: tables name a layer's rows one after the other."""
+    unique = list(dict.fromkeys(names))
+    layers = {n: int(match[0]) for n in unique if (match := re.search(r"(?<=\.)\d{1,9}(?=\.)", n))}
+    first = next((i for i, n in enumerate(unique) if n in layers), len(unique))
+    place = {n: (1, layers[n]) if n in layers else (2 if i > first else 0, 0) for i, n in enumerate(unique)}
+    return sorted(unique, key=place.__getitem__)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from portkit.common import POSITIONS
+from portkit.common import POSITIONS, in_order
 from portkit.difference.blocks import narrower
 from portkit.difference.result import Side
 from portkit.execute import cast
@@ -14,7 +13,7 @@ from portkit.table.slots import expand, logical_axes
 from portkit.tensors import FLOATS, dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from portkit.axes import Axes
     from portkit.checkpoint import Checkpoint
@@ -49,15 +48,6 @@ def pair_up(a: Checkpoint, b: Checkpoint) -> tuple[Item, ...]:
     for name in sorted({*extra_a, *extra_b}):
         found.append(Item(UNEXPLAINED + name, extra_a.get(name), extra_b.get(name)))
     return tuple(found)
-
-
-def in_order(names: Iterable[str]) -> list[str]:
-    """Names in the order in which a forward pass meets them: tables name a layer's rows one after the other."""
-    unique = list(dict.fromkeys(names))
-    layers = {n: int(match[0]) for n in unique if (match := re.search(r"(?<=\.)\d{1,9}(?=\.)", n))}
-    first = next((i for i, n in enumerate(unique) if n in layers), len(unique))
-    place = {n: (1, layers[n]) if n in layers else (2 if i > first else 0, 0) for i, n in enumerate(unique)}
-    return sorted(unique, key=place.__getitem__)
 
 
 def side_of(checkpoint: Checkpoint, compared: Collection[str]) -> Side:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from portkit.common import in_order
 from portkit.golden.form import Fingerprint
 from portkit.tensors import NUMPY_DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from portkit.tensors import Array, LazyTensor
 
@@ -72,17 +73,6 @@ def compare_weights(expected: Mapping[str, Fingerprint], tensors: Mapping[str, L
     found |= {name: "is not in the golden" for name in in_order(tensors) if name not in expected}
     order = dict.fromkeys([*expected, *found])
     return WeightsVerdict(len(there), len(expected), tuple(Difference(n, found[n]) for n in order if found[n]))
-
-
-def in_order(names: Iterable[str]) -> list[str]:
-    """Logical names as a model computes: embeddings, layer after layer, then the rest; else as they come."""
-
-    def place(name: str) -> tuple[int, int]:
-        first, _, rest = name.partition(".")
-        number = rest.partition(".")[0]
-        return (1, int(number)) if first == "layer" and number.isdigit() else (0 if first == "embeddings" else 2, 0)
-
-    return sorted(names, key=place)
 
 
 def part_of(name: str) -> str:
