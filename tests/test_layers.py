@@ -15,7 +15,7 @@ import portkit
 
 PACKAGE = Path(portkit.__file__).parent
 ORDER = (  # from the bottom up; modules on one line know nothing of each other
-    ("errors", "dense", "facts"),
+    ("errors", "dense", "facts", "keras_json"),
     ("tensors",),
     ("axes", "casts"),
     ("table",),

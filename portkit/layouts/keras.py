@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from portkit.config import write_config
 from portkit.formats.hdf5 import read_hdf5, write_hdf5
+from portkit.keras_json import dtype_policy, hub_object, snake_case
 from portkit.layouts.files import write_json
 from portkit.layouts.keras_folder import TASK, TASK_WEIGHTS, WEIGHTS
-from portkit.layouts.keras_names import snake_case
 from portkit.tensors import NUMPY_DTYPES
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _backbone(model: Model) -> dict[str, Any]:
     carried = {k: v for k, v in model.carried.items() if k not in _OUTSIDE}
     first = {"name": snake_case(kind), "trainable": True}
     fields = write_config(model.table, "keras", model.config, {**first, **carried})
-    return _serialised(model, kind, {**fields, "dtype": _policy(NUMPY_DTYPES[model.dtype].name)})
+    return hub_object(_package(model), kind, {**fields, "dtype": dtype_policy(NUMPY_DTYPES[model.dtype].name)})
 
 
 def _task(model: Model, backbone: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,22 +92,16 @@ def _task(model: Model, backbone: Mapping[str, Any]) -> dict[str, Any]:
         config |= {"num_classes": model.facts.num_labels}
         config |= {"hidden_dim": model.facts.hidden_size} if model.facts.head_style == "roberta" else {}
     preprocessor = model.preprocessor or config.get("preprocessor")
-    return _serialised(model, kind, {**config, "backbone": backbone, "preprocessor": preprocessor})
+    return hub_object(_package(model), kind, {**config, "backbone": backbone, "preprocessor": preprocessor})
 
 
 def _head_dropout(model: Model) -> float:
     return float(model.config.values.get("hidden_dropout_prob") or 0.0)
 
 
-def _serialised(model: Model, kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """A Keras object. Its module is where KerasHub 0.32 keeps the class; the registered name is what counts."""
-    package = snake_case(model.table.layouts["keras"].model_type).removesuffix("_backbone")
-    module = f"keras_hub.src.models.{package}.{snake_case(kind)}"
-    return {"module": module, "class_name": kind, "config": dict(config), "registered_name": f"keras_hub>{kind}"}
-
-
-def _policy(dtype: str) -> dict[str, Any]:
-    return {"module": "keras", "class_name": "DTypePolicy", "config": {"name": dtype}, "registered_name": None}
+def _package(model: Model) -> str:
+    """Where KerasHub keeps the family's classes: `xlm_roberta`."""
+    return snake_case(model.table.layouts["keras"].model_type).removesuffix("_backbone")
 
 
 def _tasks(model: Model) -> list[str]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from portkit.errors import Problem, RefusedError, UnreadableError, unreadable
 from portkit.formats import open_container
 from portkit.formats.container import Container
+from portkit.keras_json import snake_case
 from portkit.layouts.files import read_json
-from portkit.layouts.keras_names import snake_case, todays_paths
+from portkit.layouts.keras_names import todays_paths
 from portkit.tensors import same_bits
 
 if TYPE_CHECKING:

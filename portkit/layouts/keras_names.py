@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from portkit.keras_json import snake_case
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
@@ -30,12 +32,6 @@ def todays_paths(paths: Collection[str], older: Mapping[str, Mapping[str, str]],
     in_twos = any(_ROOT_2_13 in p.split("/") for p in paths)
     whole = "layers/" + snake_case(backbone or _guessed(paths))
     return {p: _today(p, older["words"], whole, in_twos=in_twos) for p in paths}
-
-
-def snake_case(name: str) -> str:
-    """`BertBackbone` as Keras writes it in paths, `bert_backbone`; `XLMRobertaBackbone` is `xlm_roberta_backbone`."""
-    split = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", name))
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", split).lower()
 
 
 def _guessed(paths: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from portkit.keras_json import dtype_policy, hub_object, snake_case
 from portkit.tokenizers.kinds import BytePairs, Kind, Pieces, WordPiece
 
 TOKENIZER, PREPROCESSOR, ASSETS = "tokenizer.json", "preprocessor.json", "assets/tokenizer"
@@ -84,15 +85,5 @@ def _word_piece_fields(kind: WordPiece) -> dict[str, Any]:
 
 def _object(family: Family, kind: str, dtype: str, fields: dict[str, Any]) -> dict[str, Any]:
     class_name = f"{family.word}{kind}"
-    name = f"{family.package}_{_snake(kind)}"
-    policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": dtype}, "registered_name": None}
-    return {
-        "module": f"keras_hub.src.models.{family.package}.{name}",
-        "class_name": class_name,
-        "config": {"name": name, "trainable": True, "dtype": policy, **fields},
-        "registered_name": f"keras_hub>{class_name}",
-    }
-
-
-def _snake(words: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=LM)(?=[A-Z])", "_", words).lower()
+    config = {"name": snake_case(class_name), "trainable": True, "dtype": dtype_policy(dtype), **fields}
+    return hub_object(family.package, class_name, config)
