@@ -34,7 +34,7 @@ class Follower:
         self._path = path
         self._hash = sha256()
         self._ends: SimpleQueue[int | None] = SimpleQueue()
-        self._error: OSError | None = None
+        self._error: OSError | MemoryError | None = None
         self._thread = Thread(target=self._follow, daemon=True)
         self._thread.start()
 
@@ -49,7 +49,7 @@ class Follower:
 
     @property
     def sha256(self) -> str:
-        """Of all that was reached, once it is stopped. Raises OSError where the file could not be read."""
+        """Of all that was reached, once it is stopped. Raises the OSError or MemoryError that kept it from reading."""
         if self._error:
             raise self._error
         return self._hash.hexdigest()
@@ -62,7 +62,7 @@ class Follower:
                     while at < end and (count := file.readinto(memory[: end - at])):
                         self._hash.update(memory[:count])
                         at += count
-        except OSError as error:
+        except (OSError, MemoryError) as error:  # a part of a file has a hash too: it must not pass for the whole's
             self._error = error
 
 

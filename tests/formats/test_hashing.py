@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from portkit.errors import PortkitError
+from portkit.formats import hashing as module
 from portkit.formats.burnpack import write_burnpack
 from portkit.formats.hashing import Follower, hashing
 from portkit.formats.hdf5 import write_hdf5
@@ -80,6 +81,15 @@ def test_a_file_that_cannot_be_read_has_no_hash(tmp_path):
     follower = Follower(tmp_path / "nothing")
     follower.stop()
     with pytest.raises(FileNotFoundError):
+        _ = follower.sha256
+
+
+def test_what_could_not_be_read_for_want_of_memory_has_no_hash(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_CHUNK", 1 << 62)
+    (tmp_path / "x").write_bytes(b"abc")
+    follower = Follower(tmp_path / "x")
+    follower.stop()
+    with pytest.raises(MemoryError):
         _ = follower.sha256
 
 
