@@ -10,6 +10,7 @@ from portkit.axes import spell
 from portkit.pooler import inspect_pooler
 
 if TYPE_CHECKING:
+    from portkit.accounting import Kept
     from portkit.checkpoint import Checkpoint
     from portkit.layouts.files import OutputFile
     from portkit.moves import Move
@@ -120,35 +121,16 @@ def make_record(
     `verdict` holds the proofs, `files` all of the output but the record itself, `behind` what the source's folder
     has besides and is in no output.
     """
-    source, model = plan.source, plan.model
+    source = plan.source
     configs = source.folder.record.get("configs")
     return {
         "portkit": portkit.__version__,
         "record": VERSION,
         "source": describe(source),
-        "target": {
-            "layout": plan.layout,
-            "format": plan.form,
-            "family": model.table.family,
-            "task": model.task.name,
-            "class": model.task.classes[plan.layout],
-            "dialect": model.dialect.name if model.dialect else None,
-            "head_style": model.facts.head_style,
-            "pooler": asdict(plan.pooler),
-            "facts": asdict(model.facts),
-        },
+        "target": _target(plan),
         "tensors": [describe_move(plan, m) for m in plan.moves],
         "tied": dict(plan.tied),
-        "kept": [
-            {
-                "name": k.name,
-                "source": k.source,
-                "layout": k.layout or source.anatomy.layout,
-                "logical": bool(k.logical),
-                "reason": k.reason,
-            }
-            for k in (*plan.kept, *plan.carried)
-        ],
+        "kept": [_kept(k, source.anatomy.layout) for k in (*plan.kept, *plan.carried)],
         "restored": list(plan.restored),
         "changes": {n: asdict(c) for n, c in plan.changes.items()},
         "original": original_facts(plan),
@@ -163,4 +145,30 @@ def make_record(
             **(configs if isinstance(configs, dict) else {}),
             source.anatomy.layout: dict(source.folder.config),
         },
+    }
+
+
+def _target(plan: Plan) -> dict[str, Any]:
+    model = plan.model
+    return {
+        "layout": plan.layout,
+        "format": plan.form,
+        "family": model.table.family,
+        "task": model.task.name,
+        "class": model.task.classes[plan.layout],
+        "dialect": model.dialect.name if model.dialect else None,
+        "head_style": model.facts.head_style,
+        "pooler": asdict(plan.pooler),
+        "facts": asdict(model.facts),
+    }
+
+
+def _kept(kept: Kept, layout: str) -> dict[str, Any]:
+    """One tensor of the residue; `layout` is the source's."""
+    return {
+        "name": kept.name,
+        "source": kept.source,
+        "layout": kept.layout or layout,
+        "logical": bool(kept.logical),
+        "reason": kept.reason,
     }
