@@ -110,4 +110,4 @@ def test_any_bytes_are_identified_or_refused(tmp_path_factory, data, start):
     path = tmp_path_factory.getbasetemp() / "anything"
     path.write_bytes(start + data)
     with suppress(UnreadableError):
-        assert identify(path) in {"safetensors", "pytorch", "burnpack", "named_mpk"}
+        assert identify(path) in {"safetensors", "pytorch", "burnpack", "named_mpk", "hdf5", "keras"}
