@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -46,9 +47,26 @@ def test_help_names_commands_and_exit_codes(flag):
         assert word in text
 
 
-@pytest.mark.parametrize("command", [("inspect",), ("convert",), ("mappings",), ("mappings", "show")])
+@pytest.mark.parametrize(
+    "command", [("inspect",), ("convert",), ("mappings",), ("mappings", "show"), ("verify",), ("golden", "check")]
+)
 def test_every_command_has_help(command):
     assert run(*command, "--help").startswith("Usage: main " + " ".join(command))
+
+
+def test_no_line_of_help_is_cut_and_every_option_has_a_word():
+    for path, command in commands(main, "portkit").items():
+        context = click.Context(command, info_name=path)
+        assert "..." not in command.get_help(context).replace("ARGS]...", "").replace("[FILES]...", ""), path
+        bare = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
+        assert not bare, f"{path}: {bare}"
+
+
+def commands(command, path):
+    found = {path: command}
+    for name, below in getattr(command, "commands", {}).items():
+        found |= commands(below, f"{path} {name}")
+    return found
 
 
 def test_version():
