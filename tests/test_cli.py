@@ -220,6 +220,15 @@ def test_drop_and_residue_are_listed(tmp_path):
     assert "  kept         b.weight: no row explains it" in text
 
 
+def test_many_tensors_of_one_reason_share_a_line(tmp_path):
+    heads = {f"a.{i}": np.ones(2, np.float32) for i in range(5)}
+    facts = facts_for("bert", "model")
+    folder = write_hf(tmp_path / "hf", {**saved_state(facts), **heads}, config_for("bert", facts))
+    text = run("convert", folder, tmp_path / "out", "--to", "hf", "--drop", "a.*", "--verify", "none")
+    (line,) = (line for line in text.splitlines() if line.startswith("  dropped"))
+    assert line == "  dropped      5 tensors, a.0, a.1, a.2, …: --drop 'a.*'"
+
+
 def test_force_replaces_and_its_absence_is_three(source, tmp_path):
     words = ("convert", source, tmp_path / "burn", "--to", "burn", "--verify", "none")
     run(*words)

@@ -72,7 +72,17 @@ def test_every_direction_is_proved(tmp_path, family, task, first, second):
 def test_the_fold_comes_back_in_every_dtype(tmp_path, dtype):
     facts = facts_for("roberta", "model")
     source = write_hf(tmp_path / "hf", saved_state(facts, dtype=dtype), config_for("roberta", facts))
-    assert_same_state(read_state(chain(source, tmp_path, "keras", "hf")), read_state(source))
+    back = chain(source, tmp_path, "keras", "hf")
+    assert_same_state(read_state(back), read_state(source))
+    assert not (back / "portkit.residue.safetensors").exists()
+    assert portkit.diff(source, back).equal
+
+
+def test_a_fold_whose_parts_are_back_is_dropped_by_that_name(tmp_path):
+    keras = chain(small_model(tmp_path / "hf", "roberta", "sequence_classification"), tmp_path, "keras")
+    back = portkit.convert(keras, tmp_path / "back", to="hf", verify="tensors")
+    assert list(back.plan.dropped.values()) == ["folded out of tables that came back from the residue"]
+    assert (back.plan.kept, back.plan.carried) == ((), ())
 
 
 def test_without_a_residue_the_way_back_is_a_model_that_computes_the_same(tmp_path):

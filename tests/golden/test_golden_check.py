@@ -50,6 +50,7 @@ def test_what_one_layout_recorded_every_other_reproduces(family, task, tmp_path)
             assert verdict.compared == golden.count + len(golden.weights) > 100
             assert (verdict.weights.compared, verdict.facts.compared) == (len(golden.weights), len(golden.facts))
             assert verdict.worst.ratio < 4, f"{here} -> {there}: {verdict}"
+            assert verdict.coverage.heads[0] == verdict.coverage.heads[1] > 0
             if here == there:
                 assert verdict.worst.ratio < 0.01
 
