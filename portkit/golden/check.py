@@ -107,7 +107,7 @@ def _with_outputs(verdict: GoldenVerdict, golden: Golden, checkpoint: Checkpoint
         coverage=coverage_of(checkpoint.facts, inputs, watch.heads),
         outputs=outputs,
         problems=tuple(sorted({*problems, *more})),
-        note="" if all(item.reproduced for item in outputs) else _note(agreements, run.runtime),
+        note="" if all(item.reproduced for item in outputs) else _note(agreements, run.runtime, stood_in=run.stood_in),
     )
 
 
@@ -173,8 +173,10 @@ def _rms(values: FloatArray) -> float:
     return float(np.sqrt(np.square(values).mean())) if values.size else 0.0
 
 
-def _note(own: tuple[Agreement, ...], runtime: str) -> str:
-    """Whose fault it may be, as far as the reference can tell."""
+def _note(own: tuple[Agreement, ...], runtime: str, *, stood_in: bool) -> str:
+    """Whose fault it may be, as far as the reference can tell: nothing where it stood in for the framework."""
+    if stood_in:
+        return "no framework ran that could be at fault: weights, facts or inputs are not the golden's"
     far = next((item for item in own if not item.agrees), None)
     if far is None:
         return (
