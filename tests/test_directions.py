@@ -195,6 +195,12 @@ def test_labels_survive_keras(tmp_path):
     assert read_config(chain(source, tmp_path, "keras", "hf"))["id2label"] == names
 
 
+def test_a_preset_without_a_tokenizer_is_said(tmp_path):
+    keras = chain(small_model(tmp_path / "hf", "bert", "model"), tmp_path, "keras")
+    back = portkit.convert(keras, tmp_path / "back", to="hf", verify="none")
+    assert any(w.startswith("no tokenizer goes along: it is read from a preset's folder") for w in back.warnings)
+
+
 def test_a_pad_id_of_its_own_survives_keras(tmp_path):
     source = small_model(tmp_path / "hf", "roberta", "model", pad_token_id=4)
     back = chain(source, tmp_path, "keras", "hf")
