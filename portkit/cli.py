@@ -108,6 +108,7 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
     default=None,
     help="Keep beside the weights also what no row explains, or nothing; by default what the target has no place for.",
 )
+@click.option("--labels", metavar="NAME,…", help="Name the classes, in order, of a model that only counts them.")
 @click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
 @click.option(
     "--verify",
@@ -132,6 +133,7 @@ def convert(source: Path, target: Path, as_json: bool, junit: Path | None, **opt
 
     names = ("layout", "family", "task", "config", "strip_prefix", "mappings")
     opening = {name: options.pop(name) for name in names}
+    options["labels"] = tuple(map(str.strip, options["labels"].split(","))) if options["labels"] else ()
     with verdicts_to(junit) as write:
         try:
             result, code = run(source, target, open_with=opening, **options), 0

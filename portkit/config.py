@@ -137,6 +137,11 @@ def _required(facts: LayoutFacts, raw: Json, where: str) -> list[Problem]:
     ]
 
 
+def numbered(count: int) -> tuple[str, ...]:
+    """What transformers calls classes that have no names."""
+    return tuple(f"LABEL_{i}" for i in range(count))
+
+
 def label_names(raw: Json) -> tuple[str, ...] | None:
     """The class names of a raw config in order, where they are plain and numbered 0, 1, 2, …"""
     names = raw.get("id2label")

@@ -8,6 +8,7 @@ from codecs import BOM_UTF8
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from portkit.config import numbered
 from portkit.errors import unreadable
 from portkit.formats.source import file_source, system_errors
 from portkit.formats.strict_json import parse_object
@@ -61,7 +62,7 @@ def label_fields(model: Model) -> dict[str, Any]:
     if count is None:
         return {}
     labels = model.config.labels
-    names = labels if labels and len(labels) == count else [f"LABEL_{i}" for i in range(count)]
+    names = labels if labels and len(labels) == count else numbered(count)
     return {
         "id2label": {str(i): n for i, n in enumerate(names)},
         "label2id": {n: i for i, n in enumerate(names)},

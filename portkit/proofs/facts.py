@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from portkit.config import numbered
 from portkit.facts import Facts
 from portkit.runtimes.outputs import VOCABULARY_TASKS
 
@@ -244,7 +245,7 @@ def _other_facts(a: Said, b: Said) -> Iterator[Fact]:
 
 
 def _generic(names: tuple[str, ...]) -> bool:
-    return names == tuple(f"LABEL_{i}" for i in range(len(names)))
+    return names == numbered(len(names))
 
 
 def _said(value: Value) -> str:
