@@ -34,7 +34,7 @@ def check(golden: Path, checkpoint: Path, as_json: bool, **options: Any) -> None
 
     verdict = golden_check(golden, checkpoint, **options)
     click.echo(json.dumps(verdict.as_dict(), indent=2) if as_json else render_golden_check(verdict, golden.name))
-    click.get_current_context().exit(0 if verdict.reproduced else 1)
+    click.get_current_context().exit(verdict.exit_code)
 
 
 @golden.command()

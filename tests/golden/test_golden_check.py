@@ -340,6 +340,7 @@ def test_check_as_json(tmp_path):
     assert {o["output"] for o in found["outputs"]} == set(golden.outputs)
     assert found["limit"] == 8
     wrong = json.loads(run("golden", "check", out, hf_folder(tmp_path / "x", damage=flipped), "--json", code=1))
+    assert (found["exit_code"], wrong["exit_code"]) == (0, 1)
     assert wrong["first_divergence"] == "hidden_states.2"
     assert wrong["weights"]["differing"][0]["tensor"] == "layer.1.attention.query.kernel"
 
