@@ -15,7 +15,7 @@ from portkit import __version__
 from portkit.cli_diff import diff
 from portkit.cli_explain import explain
 from portkit.cli_golden import golden
-from portkit.cli_options import reading, verdicts_to
+from portkit.cli_options import device, reading, tables, verdicts_to
 from portkit.cli_verify import verify
 from portkit.errors import PortkitError
 from portkit.proofs import PROOFS
@@ -71,7 +71,7 @@ for _command in (diff, explain, golden, verify):
 @reading
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 - options of the reading group
-    """Say what a checkpoint is: family, task, pooler, head style, facts."""
+    """Say what a checkpoint is: family, task, pooler, head, facts."""
     _spare_threads()
     from portkit.api import inspect as look
     from portkit.record import describe
@@ -109,6 +109,7 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
     default=None,
     help="Keep beside the weights also what no row explains, or nothing; by default what the target has no place for.",
 )
+@click.option("--labels", metavar="NAME,…", help="Name the classes, in order, of a model that only counts them.")
 @click.option("--max-shard-size", type=int, default=50_000_000_000, help="Bytes per Hugging Face shard.")
 @click.option(
     "--verify",
@@ -118,13 +119,7 @@ def inspect(path: Path, as_json: bool, **opening: Any) -> None:  # noqa: ANN401 
     help="Which proofs to make; auto: all three.",
 )
 @click.option("--keep-failed", is_flag=True, help="Keep a folder whose proof failed, marked as failed.")
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda", "wgpu"]),
-    default="cpu",
-    show_default=True,
-    help="Where the forward proof runs.",
-)
+@device
 @click.option("--strict", is_flag=True, help="Refuse a target that computes another function.")
 @click.option("--force", is_flag=True, help="Replace the target once the new one is complete.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, tensor by tensor; write nothing.")
@@ -139,6 +134,7 @@ def convert(source: Path, target: Path, as_json: bool, junit: Path | None, **opt
 
     names = ("layout", "family", "task", "config", "strip_prefix", "mappings")
     opening = {name: options.pop(name) for name in names}
+    options["labels"] = tuple(map(str.strip, options["labels"].split(","))) if options["labels"] else ()
     with verdicts_to(junit) as write:
         try:
             result, code = run(source, target, open_with=opening, **options), 0
@@ -161,31 +157,34 @@ def mappings() -> None:
 
 
 @mappings.command("list")
-@click.option("--mapping", "extra", multiple=True, type=click.Path(path_type=Path))
-def list_tables(extra: tuple[Path, ...]) -> None:
+@tables
+def list_tables(mappings: tuple[Path, ...]) -> None:
     """Name all families."""
     from portkit.render import render_families
     from portkit.table.load import load_tables
 
-    click.echo(render_families(load_tables(extra)))
+    click.echo(render_families(load_tables(mappings)))
 
 
 @mappings.command("show")
 @click.argument("family")
-@click.option("--mapping", "extra", multiple=True, type=click.Path(path_type=Path))
-def show_table(family: str, extra: tuple[Path, ...]) -> None:
-    """Print a family's rows: the logical name and its place in each layout."""
+@tables
+def show_table(family: str, mappings: tuple[Path, ...]) -> None:
+    """Print a family's rows: logical names, and places in each layout."""
     from portkit.render import render_table
     from portkit.table.load import load_tables, require_family
 
-    tables = load_tables(extra)
-    click.echo(render_table(require_family(tables, family), tables))
+    known = load_tables(mappings)
+    click.echo(render_table(require_family(known, family), known))
 
 
 @mappings.command("check")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def check_tables_command(files: tuple[Path, ...]) -> None:
-    """Check all tables, and those of FILES: names unique, shapes fit, both directions biject."""
+    """Check all tables, and those of FILES.
+
+    Names are unique, shapes fit, and every row leads back from every layout.
+    """
     from portkit.table.check import check_tables
     from portkit.table.load import load_tables
 

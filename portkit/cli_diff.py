@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from portkit.cli_options import tables
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,11 +39,14 @@ def _reading(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--atol", type=float, default=0.0, help="Absolute difference that is tolerated.")
 @click.option("--rtol", type=float, default=0.0, help="Difference relative to B that is tolerated.")
 @_reading
-@click.option("--mapping", "mappings", multiple=True, type=click.Path(path_type=Path), help="A table of your own.")
+@tables
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page that shows everything.")
 def diff(a: Path, b: Path, as_json: bool, html: Path | None, **options: Any) -> None:  # noqa: ANN401
-    """Compare two checkpoints of any layouts, tensor by tensor, and say what may have happened."""
+    """Compare two checkpoints of any layouts, tensor by tensor.
+
+    Where they differ, it says what may have happened.
+    """
     from portkit.difference.compare import diff as compare
     from portkit.difference.html import write_page
     from portkit.difference.text import render_diff

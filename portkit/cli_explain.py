@@ -17,7 +17,10 @@ from portkit.cli_options import reading
 @reading
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def explain(path: Path, tensor: str, as_json: bool, **opening: Any) -> None:  # noqa: ANN401
-    """Say where TENSOR of a checkpoint lies, through which row it is read, and where it goes in each layout."""
+    """Say where TENSOR lies, and where it goes in each layout.
+
+    TENSOR is any of its names: the logical one, or the one that it has in some layout.
+    """
     from portkit.explain import explain_tensor
     from portkit.render_explain import render_explanation
 

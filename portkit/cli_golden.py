@@ -8,31 +8,33 @@ from typing import Any
 
 import click
 
-from portkit.cli_options import reading
+from portkit.cli_options import device, reading
 
 _PATH = click.Path(path_type=Path)
-_DEVICE = click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)
 
 
 @click.group()
 def golden() -> None:
-    """Numbers from outside, or recorded earlier, that a checkpoint must reproduce."""
+    """Record and check numbers that a checkpoint must reproduce."""
 
 
 @golden.command()
 @click.argument("golden", type=_PATH)
 @click.argument("checkpoint", type=_PATH)
 @reading
-@_DEVICE
+@device
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(golden: Path, checkpoint: Path, as_json: bool, **options: Any) -> None:  # noqa: ANN401
-    """Check that CHECKPOINT, in any layout, is and computes what the file GOLDEN says."""
+    """Check that CHECKPOINT is and computes what GOLDEN says.
+
+    The checkpoint may be in another layout than the one that the file GOLDEN was recorded from.
+    """
     from portkit.golden.check import golden_check
     from portkit.render_golden import render_golden_check
 
     verdict = golden_check(golden, checkpoint, **options)
     click.echo(json.dumps(verdict.as_dict(), indent=2) if as_json else render_golden_check(verdict, golden.name))
-    click.get_current_context().exit(0 if verdict.reproduced else 1)
+    click.get_current_context().exit(verdict.exit_code)
 
 
 @golden.command()
@@ -41,7 +43,7 @@ def check(golden: Path, checkpoint: Path, as_json: bool, **options: Any) -> None
 @reading
 @click.option("--inputs", type=_PATH, help="Safetensors or JSON file of input_ids and what belongs to them.")
 @click.option("--about", default="", help="One line that says what is recorded.")
-@_DEVICE
+@device
 @click.option("--force", is_flag=True, help="Replace OUT.")
 def record(checkpoint: Path, out: Path, **options: Any) -> None:  # noqa: ANN401
     """Record what CHECKPOINT is and computes into the file OUT."""

@@ -15,6 +15,22 @@ if TYPE_CHECKING:
     from portkit.proofs.pair import Verification
 
 
+device = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda", "wgpu"]),
+    default="cpu",
+    show_default=True,
+    help="Where the forward pass runs; wgpu is Burn's alone.",
+)
+tables = click.option(
+    "--mapping",
+    "mappings",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A table of your own; repeatable.",
+)
+
+
 def reading(command: Callable[..., None]) -> Callable[..., None]:
     """Options that say how a checkpoint is to be read."""
     for option in reversed(
@@ -24,13 +40,7 @@ def reading(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--task", help="Task of the model; backbone reads what is below a head, whatever that is."),
             click.option("--config", type=click.Path(path_type=Path), help="A config.json that lies elsewhere."),
             click.option("--strip-prefix", help="Read the model whose names start so."),
-            click.option(
-                "--mapping",
-                "mappings",
-                multiple=True,
-                type=click.Path(path_type=Path),
-                help="A table of your own.",
-            ),
+            tables,
         ]
     ):
         command = option(command)

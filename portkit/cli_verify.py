@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from portkit.cli_options import verdicts_to
+from portkit.cli_options import device, tables, verdicts_to
 from portkit.errors import Problem, UsageError
 from portkit.proofs import PROOFS
 
@@ -22,7 +22,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--proofs", default=",".join(PROOFS), show_default=True, help="Which proofs, with commas between.")
 @click.option("--inputs", type=_PATH, help="Ids to run: safetensors or JSON with input_ids, attention_mask, …")
 @click.option("--text", type=_PATH, help="Sentences to run, one per line, through the source's tokenizer.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="cpu", show_default=True)
+@device
 @click.option(
     "--precision",
     type=click.Choice(["float32", "float16", "bfloat16", "float64"]),
@@ -39,7 +39,7 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--family", help="Family of both models, when config.json does not tell.")
 @click.option("--task", help="Task of both models, when the names fit several.")
-@click.option("--mapping", "mappings", multiple=True, type=_PATH, help="A table of your own.")
+@tables
 @click.option("--junit", type=_PATH, help="Write the verdicts as JUnit XML too.")
 @click.option("--self-test", is_flag=True, help="Test the checker: put every known fault into TARGET, or SOURCE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -52,9 +52,10 @@ def verify(
     junit: Path | None,
     **options: Any,  # noqa: ANN401
 ) -> None:
-    """Prove that TARGET computes what SOURCE computes: tensors, facts and a forward pass.
+    """Prove that TARGET computes what SOURCE computes.
 
-    The last line of the report says it in one line: portkit verify: PASS tensors=pass facts=pass forward=pass
+    There are three proofs: tensors, facts and a forward pass. The last line of the report is made for jobs:
+    portkit verify: PASS tensors=pass facts=pass forward=pass
     """
     from portkit.api import verify as run
     from portkit.render_proofs import render_verification

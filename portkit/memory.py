@@ -39,7 +39,10 @@ def overruled(folder: Folder, table: Table, layout: str) -> dict[str, Any]:
 
 
 def labels(folder: Folder) -> tuple[str, ...] | None:
-    """Names of the classes, from the config of any layout on the way."""
+    """Names of the classes: those that the record tells, else from the config of any layout on the way."""
+    told = folder.record.get("labels")
+    if isinstance(told, list) and told and all(isinstance(name, str) for name in told):
+        return tuple(told)
     configs = folder.record.get("configs")
     found = [label_names(c) for c in configs.values() if isinstance(c, dict)] if isinstance(configs, dict) else []
     return next((names for names in found if names), None)

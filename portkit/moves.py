@@ -26,7 +26,7 @@ class Options:
     """What a user may ask of a conversion; the defaults lose nothing and invent nothing.
 
     `residue`: None keeps beside the weights what the target has no place for, True also what no row explains, False
-    nothing at all.
+    nothing at all. `labels` names the classes of a source that only counts them.
     """
 
     to: str
@@ -37,6 +37,7 @@ class Options:
     dtype: str | None = None
     drop: tuple[str, ...] = ()
     residue: bool | None = None
+    labels: tuple[str, ...] = ()
     strict: bool = False
 
 

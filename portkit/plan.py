@@ -83,7 +83,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         slots,
         options.drop,
         keep=options.residue,
-        needless=_needless(source, pooler),
+        needless=_needless(source, pooler, moves),
         no_pooler=pooler.evidence,
     )
     growth = slots[POSITIONS].growth(config.values) if POSITIONS in slots else (0, 0)
@@ -124,12 +124,14 @@ def _sizes(table: Table, slots: Mapping[str, Slot], config: Config) -> dict[str,
     return sizes_of({k: v for k, v in table.axes.items() if k in letters}, config.values)
 
 
-def _needless(source: Checkpoint, pooler: Pooler) -> dict[str, str]:
-    """Zeros that an earlier conversion wrote because that layout cannot go without a pooler are not kept."""
+def _needless(source: Checkpoint, pooler: Pooler, moves: list[Move]) -> dict[str, str]:
+    """What an earlier conversion made and this one undoes: a folded table whose parts are back, zeros for a pooler."""
+    folds = [m.logical for m in moves if m.how == "restored" and source.stored(m.logical)]
+    undone = dict.fromkeys(folds, "folded out of tables that came back from the residue")
     if pooler.present or not was_synthesised(source):
-        return {}
+        return undone
     why = "zeros that stood for a pooler where there was none"
-    return {"pooler.kernel": why, "pooler.bias": why}
+    return {**undone, "pooler.kernel": why, "pooler.bias": why}
 
 
 def _made_notes(moves: list[Move], added: int) -> tuple[str, ...]:

@@ -134,6 +134,7 @@ def make_record(
         "restored": list(plan.restored),
         "changes": {n: asdict(c) for n, c in plan.changes.items()},
         "original": original_facts(plan),
+        "labels": list(plan.model.config.labels or ()),
         "head": source.anatomy.whole.task.name if source.anatomy.whole else source.spare.task,
         "dropped": dict(plan.dropped),
         "files": [asdict(f) for f in files],

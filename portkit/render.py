@@ -10,12 +10,13 @@ from portkit.record import describe_move
 from portkit.render_proofs import render_proofs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from portkit.api import Conversion
     from portkit.table.schema import Table, Tables
 
 _LINES = 100  # of one kind, in a report
+_FEW = 3  # names of one reason, that have a line each
 
 
 def render_inspection(found: dict[str, Any]) -> str:
@@ -93,7 +94,7 @@ def render_conversion(result: Conversion) -> str:
             ]
         ),
         *(_planned(result) if result.dry_run else []),
-        *_listed("dropped", [f"{name}: {why}" for name, why in plan.dropped.items()]),
+        *_listed("dropped", _by_reason(plan.dropped)),
         *_listed("kept", [f"{k.name}: {k.reason}" for k in plan.kept]),
         *_listed("carried on", [f"{k.name}: {k.reason}" for k in plan.carried]),
         *_listed("restored", plan.restored),
@@ -153,6 +154,21 @@ def _listed(label: str, texts: Sequence[str]) -> list[str]:
     """A line for each; of very many, the first and how many more there are."""
     more = [f"… and {len(texts) - _LINES} more"] if len(texts) > _LINES else []
     return [f"  {label:<13}{text}" for text in (*texts[:_LINES], *more)]
+
+
+def _by_reason(reasons: Mapping[str, str]) -> list[str]:
+    """A line for each name; names of one reason that are many, such as an optimizer's, share one line."""
+    names: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        names.setdefault(why, []).append(name)
+    return [
+        line for why, all_of in names.items()
+        for line in ([f"{name}: {why}" for name in all_of] if len(all_of) <= _FEW else [_together(all_of, why)])
+    ]  # fmt: skip
+
+
+def _together(names: Sequence[str], why: str) -> str:
+    return f"{len(names)} tensors, {', '.join(names[:_FEW])}, …: {why}"
 
 
 def _text(lines: Sequence[str]) -> str:

@@ -58,5 +58,6 @@ def _outputs(verdict: GoldenVerdict) -> list[str]:
 def render_golden_record(golden: Golden, out: Path) -> str:
     """What was recorded, and where."""
     what = f"{golden.count} numbers of {len(golden.outputs)} outputs, {len(golden.weights)} tensors"
-    rows = f"{len(golden.input_ids)} rows of {sum(map(len, golden.input_ids))} tokens"
+    count = len(golden.input_ids)
+    rows = f"{count} {'row' if count == 1 else 'rows'}, {sum(map(len, golden.input_ids))} tokens in all"
     return f"wrote {out}: {what}; {rows}, run in {golden.source['runtime']}"

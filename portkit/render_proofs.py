@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portkit.proofs.agreement import Agreement, ForwardVerdict
-    from portkit.proofs.facts import FactsVerdict
+    from portkit.proofs.facts import Fact, FactsVerdict
     from portkit.proofs.pair import Verification
     from portkit.proofs.tensors import TensorVerdict
 
@@ -55,8 +55,14 @@ def render_tensors(verdict: TensorVerdict, *, rest: bool) -> list[str]:
 
 def render_facts(verdict: FactsVerdict) -> list[str]:
     """The count, then what is not equal."""
-    words = [("as announced" if f.announced else "differs" if f.holds else "DIFFERS", f) for f in verdict.unequal]
-    return [f"proof facts    {verdict}", *(f"  {word:<13}{fact}" for word, fact in words)]
+    return [f"proof facts    {verdict}", *(f"  {_word(fact):<13}{fact}" for fact in verdict.unequal)]
+
+
+def _word(fact: Fact) -> str:
+    """In capitals where it fails the proof."""
+    if fact.announced:
+        return "as announced"
+    return fact.status if fact.holds else fact.status.upper()
 
 
 def render_forward(verdict: ForwardVerdict, *, by_bits: bool) -> list[str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from portkit.checkpoint import reserved_positions
 from portkit.config import Config, config_in, spelled
 from portkit.errors import Problem, RefusedError
-from portkit.memory import labels, overruled
+from portkit.labels import class_names
+from portkit.memory import overruled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +66,8 @@ def target_config(
     problems += [Problem(f"--strict {n}", text, hint=hint) for n, text in texts.items() if options.strict]
     if problems:
         raise RefusedError("the target computes another function", problems)
-    config = replace(source.config, values=values, labels=source.config.labels or labels(source.folder))
+    names = class_names(source, options.labels, values.get("num_labels"))
+    config = replace(source.config, values=values, labels=names)
     return config, changes, (*_original_notes(source, original), *(f"{t}: another function" for t in texts.values()))
 
 

@@ -12,6 +12,8 @@ import pytest
 from action_runner import ACTION, EXPRESSION, INSTALL, ROOT, STEPS, Runner
 from hf_folders import config_for, facts_for, saved_state, small_model, write_hf
 
+import portkit
+
 ODD = "-a $(touch pwned) `touch pwned`; touch pwned #\"'"  # a name that would do something in a shell's text
 
 
@@ -93,6 +95,17 @@ def test_two_are_compared(runner, source, other, code):
     assert "<html" in runner.report("diff.html")
 
 
+@pytest.mark.parametrize(("other", "code"), [(small_model, 0), (broken, 1)])
+def test_a_golden_is_checked(runner, source, other, code):
+    golden = f"{ODD}.json"
+    portkit.golden_record(runner.workspace / source, runner.workspace / golden)
+    other(runner.workspace / "b")
+    assert runner.run(command="golden", source=golden, target="b") == code, runner.said
+    assert "reproduced, at most" in runner.said if code == 0 else "NOT reproduced, parts at" in runner.said
+    assert f"### portkit golden: exit code {code}\n\n    compared " in runner.summary.read_text(encoding="utf-8")
+    assert sorted(p.name for p in Path(runner.outputs["run"]["reports"]).iterdir()) == ["errors.txt", "report.txt"]
+
+
 def test_the_page_is_left_out_on_request(runner, source):
     small_model(runner.workspace / "b")
     words = {"html": "false", "arguments": "--proofs\nfacts"}
@@ -113,9 +126,9 @@ def test_a_page_that_cannot_be_made_is_a_warning(runner, source):
 
 
 @pytest.mark.parametrize("command", ["inspect", "", "verify; touch pwned", "$(touch pwned)", "--help"])
-def test_only_three_commands_are_run(runner, source, command):
+def test_no_other_command_is_run(runner, source, command):
     assert runner.run(command=command, source=source, target="b") == 2
-    assert "::error::portkit: the command is convert, verify or diff" in runner.said
+    assert "::error::portkit: the command is convert, verify, diff or golden" in runner.said
 
 
 def test_reports_give_the_runner_no_commands(runner, source):

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -46,9 +47,26 @@ def test_help_names_commands_and_exit_codes(flag):
         assert word in text
 
 
-@pytest.mark.parametrize("command", [("inspect",), ("convert",), ("mappings",), ("mappings", "show")])
+@pytest.mark.parametrize(
+    "command", [("inspect",), ("convert",), ("mappings",), ("mappings", "show"), ("verify",), ("golden", "check")]
+)
 def test_every_command_has_help(command):
     assert run(*command, "--help").startswith("Usage: main " + " ".join(command))
+
+
+def test_no_line_of_help_is_cut_and_every_option_has_a_word():
+    for path, command in commands(main, "portkit").items():
+        context = click.Context(command, info_name=path)
+        assert "..." not in command.get_help(context).replace("ARGS]...", "").replace("[FILES]...", ""), path
+        bare = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
+        assert not bare, f"{path}: {bare}"
+
+
+def commands(command, path):
+    found = {path: command}
+    for name, below in getattr(command, "commands", {}).items():
+        found |= commands(below, f"{path} {name}")
+    return found
 
 
 def test_version():
@@ -200,6 +218,15 @@ def test_drop_and_residue_are_listed(tmp_path):
     text = run("convert", folder, tmp_path / "out", "--to", "hf", "--drop", "a.*", "--residue", "--verify", "tensors")
     assert "  dropped      a.weight: --drop 'a.*'" in text
     assert "  kept         b.weight: no row explains it" in text
+
+
+def test_many_tensors_of_one_reason_share_a_line(tmp_path):
+    heads = {f"a.{i}": np.ones(2, np.float32) for i in range(5)}
+    facts = facts_for("bert", "model")
+    folder = write_hf(tmp_path / "hf", {**saved_state(facts), **heads}, config_for("bert", facts))
+    text = run("convert", folder, tmp_path / "out", "--to", "hf", "--drop", "a.*", "--verify", "none")
+    (line,) = (line for line in text.splitlines() if line.startswith("  dropped"))
+    assert line == "  dropped      5 tensors, a.0, a.1, a.2, …: --drop 'a.*'"
 
 
 def test_force_replaces_and_its_absence_is_three(source, tmp_path):

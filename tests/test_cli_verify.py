@@ -112,6 +112,7 @@ def test_json_is_one_object(pair, broken):
     good = json.loads(run(*pair, "--runtime", "reference", "--json"))
     assert (good["verdict"], good["results"]["forward"]) == ("pass", "pass")
     bad = json.loads(run(pair[0], broken, "--runtime", "reference", "--json", code=1))
+    assert (good["exit_code"], bad["exit_code"]) == (0, 1)
     assert bad["summary"].startswith("portkit verify: FAIL tensors=fail facts=fail forward=fail")
 
 

@@ -292,8 +292,10 @@ def test_a_page_is_written_whole(tmp_path, folders):
     run("diff", folders / "a", folders / "b", "--html", page, code=1)
     assert page.read_text(encoding="utf-8") == render_page(portkit.diff(folders / "a", folders / "b"))
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
-    missing = run("diff", folders / "a", folders / "b", "--html", tmp_path / "no" / "page.html", code=3)
-    assert "page.html: cannot be written" in missing
+    run("diff", folders / "a", folders / "b", "--html", tmp_path / "new" / "page.html", code=1)
+    assert (tmp_path / "new" / "page.html").read_bytes() == page.read_bytes()
+    below = run("diff", folders / "a", folders / "b", "--html", page / "page.html", code=3)
+    assert "page.html: cannot be written" in below
 
 
 def test_elements_escape_what_is_no_markup():

@@ -72,7 +72,17 @@ def test_every_direction_is_proved(tmp_path, family, task, first, second):
 def test_the_fold_comes_back_in_every_dtype(tmp_path, dtype):
     facts = facts_for("roberta", "model")
     source = write_hf(tmp_path / "hf", saved_state(facts, dtype=dtype), config_for("roberta", facts))
-    assert_same_state(read_state(chain(source, tmp_path, "keras", "hf")), read_state(source))
+    back = chain(source, tmp_path, "keras", "hf")
+    assert_same_state(read_state(back), read_state(source))
+    assert not (back / "portkit.residue.safetensors").exists()
+    assert portkit.diff(source, back).equal
+
+
+def test_a_fold_whose_parts_are_back_is_dropped_by_that_name(tmp_path):
+    keras = chain(small_model(tmp_path / "hf", "roberta", "sequence_classification"), tmp_path, "keras")
+    back = portkit.convert(keras, tmp_path / "back", to="hf", verify="tensors")
+    assert list(back.plan.dropped.values()) == ["folded out of tables that came back from the residue"]
+    assert (back.plan.kept, back.plan.carried) == ((), ())
 
 
 def test_without_a_residue_the_way_back_is_a_model_that_computes_the_same(tmp_path):
@@ -183,6 +193,12 @@ def test_labels_survive_keras(tmp_path):
     names = {str(i): f"class {i}" for i in range(facts.num_labels)}
     source = write_hf(tmp_path / "hf", saved_state(facts), config_for("bert", facts, id2label=names))
     assert read_config(chain(source, tmp_path, "keras", "hf"))["id2label"] == names
+
+
+def test_a_preset_without_a_tokenizer_is_said(tmp_path):
+    keras = chain(small_model(tmp_path / "hf", "bert", "model"), tmp_path, "keras")
+    back = portkit.convert(keras, tmp_path / "back", to="hf", verify="none")
+    assert any(w.startswith("no tokenizer goes along: it is read from a preset's folder") for w in back.warnings)
 
 
 def test_a_pad_id_of_its_own_survives_keras(tmp_path):

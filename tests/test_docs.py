@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (
     "README.md", "docs/architecture.md", "docs/tables.md", "docs/verification.md", "docs/self-test.md", "docs/diff.md",
-    "docs/golden.md", "docs/devices.md", "docs/ci.md", "CHANGELOG.md",
+    "docs/golden.md", "docs/devices.md", "docs/ci.md", "docs/conversion.md", "CHANGELOG.md",
 )  # fmt: skip
 TOY_CONFIG = {
     "model_type": "toybert",

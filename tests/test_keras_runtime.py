@@ -23,6 +23,7 @@ from portkit.runtimes.keras_preset import require_preset, weight_files
 from portkit.runtimes.keras_program import OUTPUTS, PROBLEMS
 from portkit.runtimes.keras_runtime import keras_available, keras_label, run_keras
 from portkit.runtimes.keras_weights import require_loaded
+from portkit.runtimes.outputs import device_of
 
 pytestmark = [pytest.mark.keras, pytest.mark.skipif(not keras_available(), reason="KerasHub is not installed")]
 
@@ -224,6 +225,12 @@ def test_run_keras_imports_nothing_from_the_current_folder(presets, monkeypatch,
     wanted = load_file(folder / EXPECTED)
     assert found.keys() == wanted.keys()
     np.testing.assert_allclose(found["logits"], wanted["logits"], **CLOSE)
+
+
+def test_wgpu_is_burn_s_alone_and_means_the_cpu(presets):
+    folder = presets / CLASSES[0]
+    found = run_keras(folder, batch(folder.name), class_name=folder.name, device="wgpu", backend="torch")
+    assert device_of(found) == "cpu"
 
 
 def test_what_the_program_finds_is_raised(presets):

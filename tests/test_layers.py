@@ -27,6 +27,7 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("checkpoint",),
     ("pooler", "accounting", "common", "homes"),
     ("moves",),
+    ("labels",),
     ("target",),
     ("plan",),
     ("execute", "explain"),

@@ -144,7 +144,7 @@ pub struct ModelConfig {
     /// The first position of the absolute scheme.
     #[serde(default)]
     pub position_offset: usize,
-    /// Names of the labels, where they are known.
+    /// Names of the labels by their ids as text, where they are known; [`ModelConfig::labels`] has them in order.
     pub id2label: Option<BTreeMap<String, String>>,
 }
 
@@ -153,10 +153,10 @@ impl ModelConfig {
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read; [`Error::Config`] if it describes no model.
-    pub fn from_folder(folder: &Path) -> Result<Self> {
-        let path = folder.join("config.json");
+    pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
+        let path = folder.as_ref().join("config.json");
         let text = fs::read_to_string(&path).map_err(Error::io(&path))?;
-        let parsed = serde_json::from_str::<Self>(&text).map_err(|e| vec![e.to_string()]);
+        let parsed = serde_json::from_str::<Self>(&text).map_err(|e| vec![unread(&e)]);
         let checked = parsed.and_then(Self::checked);
         checked.map_err(|problems| Error::Config { path, problems })
     }
@@ -165,6 +165,12 @@ impl ModelConfig {
     pub fn checked(self) -> std::result::Result<Self, Vec<String>> {
         let problems = [self.sizes(), self.numbers(), self.positions(), self.head()].concat();
         if problems.is_empty() { Ok(self) } else { Err(problems) }
+    }
+
+    /// The names of the labels in the order of the scores, where all of them are known.
+    pub fn labels(&self) -> Option<Vec<String>> {
+        let (names, count) = (self.id2label.as_ref()?, self.num_labels?);
+        (0..count).map(|id| names.get(&id.to_string()).cloned()).collect()
     }
 
     /// Whether the backbone has a pooler.
@@ -250,6 +256,11 @@ impl ModelConfig {
         }
         problems
     }
+}
+
+fn unread(error: &serde_json::Error) -> String {
+    let hint = "`portkit convert FOLDER NEW --to burn` writes one from another framework's folder";
+    if error.is_data() { format!("{error}; {hint}") } else { error.to_string() }
 }
 
 #[cfg(test)]

@@ -101,3 +101,13 @@ fn heads_ask_for_what_they_read() {
     });
     assert!(refused(roberta).contains("takes the pooler's place"));
 }
+
+#[test]
+fn labels_stand_in_the_order_of_the_scores() {
+    let names: serde_json::Map<_, _> =
+        (0..11).map(|id| (id.to_string(), json!(format!("class {id}")))).collect();
+    let config = read(json!({"num_labels": 11, "id2label": names})).unwrap();
+    assert_eq!(config.labels().unwrap()[2..], [2, 3, 4, 5, 6, 7, 8, 9, 10].map(|id| format!("class {id}")));
+    assert_eq!(read(json!({"num_labels": 12, "id2label": names})).unwrap().labels(), None);
+    assert_eq!(read(json!({"num_labels": 2})).unwrap().labels(), None);
+}

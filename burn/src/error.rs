@@ -1,5 +1,6 @@
 //! What can go wrong, in words that name the file, the tensor and the next step.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -8,7 +9,7 @@ use thiserror::Error;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Every failure of this crate. Lists hold all problems found, not only the first.
-#[derive(Debug, Error)]
+#[derive(Error)]
 pub enum Error {
     /// A file or folder cannot be read or written.
     #[error("{}: {source}", path.display())]
@@ -81,6 +82,13 @@ pub enum Error {
     /// The device failed while it computed.
     #[error("the device failed to return a tensor: {0}")]
     Compute(String),
+}
+
+/// The same words as `Display`: a `main` that returns an error prints it by `Debug`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

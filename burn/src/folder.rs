@@ -5,6 +5,16 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
+/// The weight files that portkit writes, and the program that reads each.
+const WRITTEN: [(&str, &str); 3] = [
+    ("model.bpk", "portkit-burn"),
+    ("model.safetensors", "portkit-burn"),
+    ("model.mpk", "portkit-burn-legacy"),
+];
+
+/// Words in the names of a Hugging Face BERT, of which Burn's have none.
+const HUGGING_FACE: [&str; 2] = [".attention.self.", "LayerNorm."];
+
 /// Tensor names with their shapes.
 pub type Shapes = BTreeMap<String, Vec<usize>>;
 
@@ -16,7 +26,7 @@ pub fn weight_file(folder: &Path, names: &[&str]) -> Result<PathBuf> {
     let present: Vec<&str> = names.iter().copied().filter(|name| folder.join(name).is_file()).collect();
     match present[..] {
         [only] => Ok(folder.join(only)),
-        [] => folder_error(folder, format!("no weight file, expected {}", names.join(" or "))),
+        [] => folder_error(folder, no_weight_file(folder, names)),
         _ => folder_error(
             folder,
             format!("expected one weight file, found {}: remove all but one", present.join(" and ")),
@@ -24,9 +34,27 @@ pub fn weight_file(folder: &Path, names: &[&str]) -> Result<PathBuf> {
     }
 }
 
+fn no_weight_file(folder: &Path, names: &[&str]) -> String {
+    let expected = names.join(" or ");
+    let other = WRITTEN.iter().find(|(name, _)| folder.join(name).is_file());
+    other.map_or(format!("no weight file, expected {expected}"), |(name, program)| {
+        let format = names[0].trim_start_matches("model.");
+        format!(
+            "no weight file that is read here, expected {expected}, found {name}: `{program}` reads it, \
+             or `portkit convert FOLDER NEW --to burn --format {format}` makes another folder"
+        )
+    })
+}
+
 fn folder_error<T>(folder: &Path, reason: String) -> Result<T> {
     let path = folder.to_path_buf();
     Err(Error::Folder { path, reason })
+}
+
+/// What to do with a file whose tensors have Hugging Face's names, where they have.
+pub fn hugging_face(found: &Shapes) -> Option<String> {
+    let name = found.keys().find(|name| HUGGING_FACE.iter().any(|word| name.contains(word)))?;
+    Some(format!("{name} is a name of Hugging Face's, not of Burn's: `portkit convert FOLDER NEW --to burn`"))
 }
 
 /// Every difference between the tensors that a model needs and those that a file holds, sorted by kind and name.

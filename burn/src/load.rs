@@ -10,7 +10,7 @@ use burn_store::{BurnpackStore, FloatCastAdapter, ModuleSnapshot, ModuleStore, S
 
 use crate::config::{HeadStyle, ModelConfig, Task};
 use crate::error::{Error, Result};
-use crate::folder::{Shapes, differences, weight_file};
+use crate::folder::{Shapes, differences, hugging_face, weight_file};
 use crate::model::BertModel;
 use crate::outputs::Runner;
 use crate::pretrained::Pretrained;
@@ -26,7 +26,8 @@ const WEIGHT_FILES: [&str; 2] = ["model.bpk", "model.safetensors"];
 ///
 /// # Errors
 /// Those of [`Pretrained::from_pretrained`].
-pub fn load(folder: &Path, device: &Device) -> Result<Box<dyn Runner>> {
+pub fn load(folder: impl AsRef<Path>, device: &Device) -> Result<Box<dyn Runner>> {
+    let folder = folder.as_ref();
     let config = ModelConfig::from_folder(folder)?;
     match (config.task, config.head_style) {
         (Task::Model, _) => boxed::<BertModel>(folder, device),
@@ -61,6 +62,9 @@ fn fill<M: Module, S: ModuleStore>(mut module: M, mut store: S, path: PathBuf) -
     let failed = |problems| Error::Weights { path: path.clone(), problems };
     let stored = renamed(store.get_all_tensors().map_err(|e| failed(vec![e.to_string()]))?);
     let found = stored.iter().map(|t| (t.name.clone(), t.shape.to_vec())).collect();
+    if let Some(problem) = hugging_face(&found) {
+        return Err(failed(vec![problem]));
+    }
     let mut problems = differences(&shapes(&module), &found);
     let wrong = stored.iter().filter(|tensor| !tensor.dtype.is_float());
     problems.extend(wrong.map(|t| format!("dtype: {} is {:?}, expected floats", t.name, t.dtype)));

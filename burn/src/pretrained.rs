@@ -59,7 +59,7 @@ pub trait Pretrained: Module {
 
 fn check_task<M: Pretrained>(config: &ModelConfig) -> std::result::Result<(), String> {
     if config.task != M::TASK {
-        return Err(format!("task is {}, this model is for {}", config.task, M::TASK));
+        return Err(format!("task is {}, this model is for {}: `load` takes any task", config.task, M::TASK));
     }
     match (M::HEAD_STYLE, config.head_style) {
         (Some(own), Some(asked)) if own != asked => {

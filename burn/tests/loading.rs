@@ -258,3 +258,38 @@ fn a_folder_without_configuration_says_so() {
     let error = load(empty.path(), &cpu()).err().expect("nothing is there").to_string();
     assert!(error.contains("config.json: No such file"), "{error}");
 }
+
+#[test]
+fn weights_of_another_program_name_it_and_the_way_out() {
+    let folder = folder(&config(json!({})));
+    fs::write(folder.path().join("model.mpk"), b"any").unwrap();
+    let error = load(folder.path(), &cpu()).err().expect("no file that is read here").to_string();
+    assert!(error.contains("found model.mpk: `portkit-burn-legacy` reads it"), "{error}");
+    assert!(error.contains("`portkit convert FOLDER NEW --to burn --format bpk`"), "{error}");
+}
+
+#[test]
+fn a_folder_of_hugging_face_is_answered_with_the_conversion() {
+    let folder = folder(&config(json!({})));
+    let name = "encoder.layer.0.attention.self.query.weight";
+    let header = json!({name: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).to_string();
+    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[0; 4]].concat();
+    fs::write(folder.path().join("model.safetensors"), bytes).unwrap();
+    let error = load(folder.path(), &cpu()).err().expect("the names are others").to_string();
+    assert!(error.contains(&format!("{name} is a name of Hugging Face's, not of Burn's")), "{error}");
+    assert!(
+        error.contains("1 problem") && error.contains("`portkit convert FOLDER NEW --to burn`"),
+        "{error}"
+    );
+
+    fs::write(folder.path().join("config.json"), r#"{"model_type": "bert"}"#).unwrap();
+    let error = load(folder.path(), &cpu()).err().expect("fields are missing").to_string();
+    assert!(error.contains("missing field") && error.contains("`portkit convert FOLDER NEW"), "{error}");
+}
+
+#[test]
+fn a_main_that_returns_an_error_prints_its_words() {
+    let empty = tempfile::tempdir().unwrap();
+    let error = load(empty.path(), &cpu()).err().expect("nothing is there");
+    assert_eq!(format!("{error:?}"), error.to_string());
+}

@@ -23,7 +23,7 @@ _NUMBERS = ("max abs", "relative", "ulp", "share", "correlation", "largest at, A
 
 def write_page(path: Path, diff: Diff) -> None:
     """Write the page; it appears whole or not at all. Raises PortkitError when the system cannot write it."""
-    with replacing(path) as file:
+    with replacing(path, parents=True) as file:
         file.write(render_page(diff).encode())
 
 

@@ -94,7 +94,7 @@ def _need_torch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        problem = Problem("", "reading a PyTorch pickle needs torch", hint="pip install portkit[hf]")
+        problem = Problem("", "reading a PyTorch pickle needs torch", hint="pip install torch")
         raise MissingRuntimeError("torch is not installed", [problem]) from error
 
 

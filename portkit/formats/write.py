@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, parents: bool = False) -> Iterator[BinaryIO]:
     """A new file that takes `path`'s place when the block ends well; else `path` is as it was before.
+
+    `parents` makes the folders around it too.
 
     Raises UnwritableError when the system cannot write it.
     """
     part = path.with_name(f"{path.name}.part")
     try:
+        if parents:
+            path.parent.mkdir(parents=True, exist_ok=True)
         with part.open("wb") as file:
             yield file
         part.replace(path)

@@ -29,7 +29,7 @@ from portkit.golden.sketch import sketch_of
 from portkit.golden.verdict import FactsVerdict, GoldenVerdict, Reproduction
 from portkit.golden.weights import compare_weights
 from portkit.proofs.agreement import LIMIT, Agreement, compare_outputs
-from portkit.proofs.coverage import coverage_of
+from portkit.proofs.coverage import HeadWatch, coverage_of
 from portkit.proofs.forward import REFERENCE, run_side
 from portkit.proofs.models import How, side_of
 from portkit.runtimes.outputs import require_fit
@@ -90,7 +90,8 @@ def _with_outputs(verdict: GoldenVerdict, golden: Golden, checkpoint: Checkpoint
         require_fit(checkpoint.facts, inputs)
     except UsageError as error:  # another model than the golden's: a difference, and its weights were compared
         return replace(verdict, problems=error.problems)
-    side = side_of(checkpoint, inputs, How(verdict.device))
+    watch = HeadWatch()
+    side = side_of(checkpoint, inputs, How(verdict.device), watch=watch)
     found, run = run_side(side)
     own, exact, rounded = (
         {name: outputs[name] for name in golden.outputs if name in outputs}
@@ -103,10 +104,10 @@ def _with_outputs(verdict: GoldenVerdict, golden: Golden, checkpoint: Checkpoint
         verdict,
         runtime=run.runtime,
         reference=REFERENCE,
-        coverage=coverage_of(checkpoint.facts, inputs),
+        coverage=coverage_of(checkpoint.facts, inputs, watch.heads),
         outputs=outputs,
         problems=tuple(sorted({*problems, *more})),
-        note="" if all(item.reproduced for item in outputs) else _note(agreements, run.runtime),
+        note="" if all(item.reproduced for item in outputs) else _note(agreements, run.runtime, stood_in=run.stood_in),
     )
 
 
@@ -172,8 +173,10 @@ def _rms(values: FloatArray) -> float:
     return float(np.sqrt(np.square(values).mean())) if values.size else 0.0
 
 
-def _note(own: tuple[Agreement, ...], runtime: str) -> str:
-    """Whose fault it may be, as far as the reference can tell."""
+def _note(own: tuple[Agreement, ...], runtime: str, *, stood_in: bool) -> str:
+    """Whose fault it may be, as far as the reference can tell: nothing where it stood in for the framework."""
+    if stood_in:
+        return "no framework ran that could be at fault: weights, facts or inputs are not the golden's"
     far = next((item for item in own if not item.agrees), None)
     if far is None:
         return (

@@ -52,7 +52,7 @@ def golden_record(
         raise RefusedError("the output exists", [Problem(str(target), "is already there", hint="--force replaces it")])
     checkpoint = open_checkpoint(path, **opening)
     golden = _record(checkpoint, read_inputs(inputs) if inputs else choose_inputs(checkpoint.facts), device, about)
-    with replacing(target) as file:
+    with replacing(target, parents=True) as file:
         file.write(dump(golden).encode())
     return golden
 

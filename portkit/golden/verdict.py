@@ -124,10 +124,16 @@ class GoldenVerdict:
         wrong = [str(part) for part in (self.weights, self.facts) if part is not None and not part.equal]
         return f"{looked}: NOT reproduced: {'; '.join(wrong) or f'{len(self.problems)} problems'}"
 
+    @property
+    def exit_code(self) -> int:
+        """0 where all of it is reproduced, else 1."""
+        return 0 if self.reproduced else 1
+
     def as_dict(self) -> dict[str, object]:
         """All of it for JSON, where a number that is not finite is null."""
         return {
             "reproduced": self.reproduced,
+            "exit_code": self.exit_code,
             "compared": self.compared,
             "first_divergence": self.first_divergence,
             "about": self.about,

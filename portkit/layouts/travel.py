@@ -24,6 +24,7 @@ KEPT = "portkit.files"  # where a preset keeps the files of the folder that it c
 _PRESET = ("tokenizer.json", "preprocessor.json", "assets", KEPT)
 _READ = ("metadata.json", "task.json")  # of a preset, besides its config and weights
 _CARD = ("README.md", "LICENSE")
+_NO_TOKENIZER = "no tokenizer goes along: it is read from a preset's folder, not from bare weights or a .keras archive"
 _MOST = 10_000  # files below a folder of a preset
 
 
@@ -80,8 +81,10 @@ def _into_preset(home: Path, plain: Mapping[str, Path], model: Model) -> Travel:
 def _out_of_preset(home: Path) -> Travel:
     card = {name: home / name for name in _CARD if (home / name).is_file()}
     kept = {name.removeprefix(f"{KEPT}/"): p for name, p in _of_preset(home).items() if name.startswith(f"{KEPT}/")}
-    if kept or not (home / "tokenizer.json").is_file():
+    if kept:
         return Travel({**card, **kept})
+    if not (home / "tokenizer.json").is_file():
+        return Travel(card, notes=(_NO_TOKENIZER,))
     files = hf_tokenizer_files(home)
     return Travel(card, files.files, _of_tokenizer(files.notes))
 

@@ -51,7 +51,7 @@ class Coverage:
         return {**asdict(self), "bits_alone": list(self.bits_alone)}
 
     def __str__(self) -> str:
-        rows = f"{len(self.lengths)} rows of {_few(self.lengths)} tokens"
+        rows = f"{len(self.lengths)} {'row' if len(self.lengths) == 1 else 'rows'} of {_few(self.lengths)} tokens"
         tables = {
             "vocabulary rows": self.vocabulary,
             "positions": self.positions,

@@ -80,6 +80,7 @@ class Verification:
         sides = {"source": self.source, "target": self.target}
         return {
             "verdict": self.verdict,
+            "exit_code": self.exit_code,
             "summary": self.summary,
             "results": self.results,
             **{side: _brief(checkpoint) for side, checkpoint in sides.items()},

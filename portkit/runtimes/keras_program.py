@@ -37,14 +37,15 @@ _NOT_LOADED_HINT = "the file's paths or shapes are not those of the model that c
 
 def main(words: Sequence[str]) -> int:
     """Run one preset; the exit code of the command."""
-    folder, class_name, device, exchange = words
+    folder, class_name, asked, exchange = words
     try:
+        device = _device(asked)
         outputs = forward(Path(folder), class_name, Inputs(**load_file(Path(exchange, INPUTS))), device)
     except PortkitError as error:
         said = {"title": error.title, "problems": [asdict(problem) for problem in error.problems]}
         Path(exchange, PROBLEMS).write_text(json.dumps(said), encoding="utf-8")
         return error.exit_code
-    save_file(dict(outputs), Path(exchange, OUTPUTS))
+    save_file(dict(outputs), Path(exchange, OUTPUTS), {"device": device})
     return 0
 
 
@@ -52,9 +53,9 @@ def forward(folder: Path, class_name: str, inputs: Inputs, device: str) -> Outpu
     """Every output of the forward contract, float32, from the preset loaded by the KerasHub class `class_name`.
 
     Raises RuntimeFailedError where the folder is not wholly and only what the class is loaded from, and where Keras
-    fails; UsageError for a device that is not there or inputs that the model has no table for.
+    fails; UsageError for inputs that the model has no table for.
     """
-    keras, models = _import_keras(_device(device))
+    keras, models = _import_keras(device)
     kind = getattr(models, class_name, None)
     if kind is None:
         raise RuntimeFailedError("KerasHub cannot run this model", [Problem(class_name, "no such class in KerasHub")])
@@ -69,7 +70,12 @@ def forward(folder: Path, class_name: str, inputs: Inputs, device: str) -> Outpu
 
 
 def _device(device: str) -> str:
-    """The device to run on, "cpu" or "cuda"; a GPU is looked for in torch alone. UsageError if not there."""
+    """The device to run on, "cpu" or "cuda"; a GPU is looked for in torch alone. UsageError if not there.
+
+    No backend of Keras has wgpu: its side of a proof on wgpu runs on the cpu.
+    """
+    if device == "wgpu":
+        return "cpu"
     found = "cpu"
     if device != "cpu" and os.environ.get("KERAS_BACKEND") == "torch":
         import torch

@@ -15,11 +15,12 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from portkit.errors import MissingRuntimeError, PortkitError, Problem, RuntimeFailedError, UsageError
 from portkit.runtimes.keras_program import INPUTS, OUTPUTS, PROBLEMS
+from portkit.runtimes.outputs import OutputsOn
 
 if TYPE_CHECKING:
     from portkit.runtimes.outputs import Inputs, Outputs
@@ -57,7 +58,7 @@ def run_keras(
 
     A backbone gives its hidden states and, where it has a pooler, that one's vector; a task its logits too, the
     masked LM's at every position. `backend` is one of BACKENDS; without it KERAS_BACKEND decides, else the first
-    that is installed. "cuda" needs the torch backend, "auto" takes it where torch sees a GPU.
+    that is installed. "cuda" needs the torch backend, "auto" takes it where torch sees a GPU, "wgpu" means the cpu.
     Raises MissingRuntimeError without KerasHub or the backend, UsageError for a device that is not there,
     RuntimeFailedError when the folder is not wholly what the class is loaded from, and when loading or running fails.
     """
@@ -90,7 +91,7 @@ def _require_backend(chosen: str | None) -> str:
     backend = _backend(chosen)
     problems = []
     if util.find_spec("keras_hub") is None:
-        problems.append(Problem("keras_hub", "KerasHub is not installed", hint="pip install portkit[keras]"))
+        problems.append(Problem("keras_hub", "KerasHub is not installed", hint="pip install keras-hub"))
     if backend is None:
         asked = chosen or os.environ.get("KERAS_BACKEND") or ""
         found = f"KERAS_BACKEND is {asked}" if asked and not chosen else asked
@@ -122,8 +123,9 @@ def _failure(done: subprocess.CompletedProcess[str], told: Path) -> PortkitError
 
 def _read(path: Path) -> Outputs:
     try:
-        outputs: Outputs = load_file(path)
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            return OutputsOn(arrays, (file.metadata() or {}).get("device", "cpu"))
     except (OSError, SafetensorError) as error:
         problem = Problem(NAME, f"its outputs cannot be read: {error}")
         raise RuntimeFailedError("KerasHub gave no outputs", [problem]) from error
-    return outputs

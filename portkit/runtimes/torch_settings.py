@@ -40,7 +40,9 @@ def explained(title: str) -> Iterator[None]:
 def silent_torch() -> Iterator[Any]:
     """Torch in full precision and transformers in silence; both are as before when the block ends."""
     if not transformers_available():
-        problem = Problem("transformers", "torch and transformers are not installed", hint="pip install portkit[hf]")
+        problem = Problem(
+            "transformers", "torch and transformers are not installed", hint="pip install torch transformers"
+        )
         raise MissingRuntimeError("cannot run the model in transformers", [problem])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -50,6 +50,7 @@ def test_what_one_layout_recorded_every_other_reproduces(family, task, tmp_path)
             assert verdict.compared == golden.count + len(golden.weights) > 100
             assert (verdict.weights.compared, verdict.facts.compared) == (len(golden.weights), len(golden.facts))
             assert verdict.worst.ratio < 4, f"{here} -> {there}: {verdict}"
+            assert verdict.coverage.heads[0] == verdict.coverage.heads[1] > 0
             if here == there:
                 assert verdict.worst.ratio < 0.01
 
@@ -78,6 +79,8 @@ def test_a_missing_framework_is_replaced_and_said(tmp_path, monkeypatch):
     verdict = portkit.golden_check(golden, burn)
     assert verdict.reproduced
     assert verdict.runtime == "reference, not Burn"
+    other = portkit.golden_check(golden, converted(hf_folder(tmp_path / "other", layer_norm_eps=1e-3), "burn"))
+    assert other.note == "no framework ran that could be at fault: weights, facts or inputs are not the golden's"
     assert portkit.golden_record(burn, tmp_path / "other.json").source["runtime"] == "reference, not Burn"
 
 
@@ -304,7 +307,7 @@ def test_commands_record_and_check(tmp_path):
     source, out = hf_folder(tmp_path / "hf"), tmp_path / "golden.json"
     said = run("golden", "record", source, out, "--about", "a small model")
     assert said.startswith(f"wrote {out}: ")
-    assert "tensors; 4 rows of 61 tokens, run in " in said
+    assert "tensors; 4 rows, 61 tokens in all, run in " in said
     text = run("golden", "check", out, source)
     assert text.startswith("golden golden.json against hf: hf, bert, model\n  about        a small model\n")
     assert "  weights      compared 55 of 55 tensors: equal, bit for bit\n" in text
@@ -337,6 +340,7 @@ def test_check_as_json(tmp_path):
     assert {o["output"] for o in found["outputs"]} == set(golden.outputs)
     assert found["limit"] == 8
     wrong = json.loads(run("golden", "check", out, hf_folder(tmp_path / "x", damage=flipped), "--json", code=1))
+    assert (found["exit_code"], wrong["exit_code"]) == (0, 1)
     assert wrong["first_divergence"] == "hidden_states.2"
     assert wrong["weights"]["differing"][0]["tensor"] == "layer.1.attention.query.kernel"
 

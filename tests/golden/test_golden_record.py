@@ -170,6 +170,11 @@ def test_outputs_that_are_not_finite_are_refused_and_nothing_is_written(tmp_path
     assert sorted(p.name for p in tmp_path.iterdir()) == ["hf"]
 
 
+def test_the_folder_of_a_golden_is_made(tmp_path):
+    golden = portkit.golden_record(hf_folder(tmp_path / "hf"), tmp_path / "new" / "folder" / "golden.json")
+    assert read_golden(tmp_path / "new" / "folder" / "golden.json") == golden
+
+
 def test_a_missing_folder_is_unreadable(tmp_path):
     with pytest.raises(UnreadableError, match="no such file or folder"):
         portkit.golden_record(tmp_path / "nowhere", tmp_path / "golden.json")

@@ -196,7 +196,7 @@ def test_without_transformers_the_way_to_it_is_named(monkeypatch):
     assert runtime.transformers_label() == "transformers"
     with pytest.raises(
         MissingRuntimeError,
-        match=r"cannot run the model in transformers[\s\S]*torch and transformers are not installed\s+hint\s+pip install portkit\[hf\]",
+        match=r"cannot run the model in transformers[\s\S]*torch and transformers are not installed\s+hint\s+pip install torch transformers",
     ):
         run_tensors(small_facts(), {})
 
