@@ -9,9 +9,11 @@ from portkit.tensors import FLOATS, same_bits
 
 if TYPE_CHECKING:
     from portkit.anatomy import Anatomy
+    from portkit.config import Config
     from portkit.formats.container import Container
 
 _LABELS = "num_labels"
+_TIES = "tie_word_embeddings"
 
 
 def label_count(container: Container, anatomy: Anatomy) -> int | None:
@@ -38,6 +40,18 @@ def dtype_problems(container: Container, anatomy: Anatomy) -> list[Problem]:
         )
         for n in used
         if container.tensors[n].spec.dtype not in FLOATS
+    ]
+
+
+def tie_problems(anatomy: Anatomy, config: Config) -> list[Problem]:
+    """Tensors that the config says are not tied, and that the file lacks: the framework would make up their numbers."""
+    if config.values.get(_TIES) is not False:
+        return []
+    hint = f"set {_TIES} to true if it is the word table"
+    return [
+        Problem(slot.name, f"is not in the file, and {_TIES} is false: it would be random", hint=hint)
+        for logical, slot in anatomy.slots.items()
+        if slot.place.tied and slot.name and logical not in anatomy.stored
     ]
 
 

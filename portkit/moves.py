@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from portkit.errors import Problem, RefusedError
 from portkit.fold import absorbed, fold, unfolded
-from portkit.tensors import LazyTensor, TensorSpec, equal_bits, same_bits, turned
+from portkit.tensors import LazyTensor, TensorSpec, equal_bits
+from portkit.ties import untied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +95,7 @@ class _Filler:
     ) -> None:
         self.source, self.config, self.sizes, self.options = source, config, sizes, options
         self.synthesised = synthesised
-        self.untied = {k for k, s in slots.items() if s.place.tied and not _is_tied(source, k, s.place.tied)}
+        self.untied = untied(source, slots)
         self.absorbs = absorbed(slots.values())
         self.restored = _intact_folds(source) if not self.absorbs else set()
 
@@ -187,19 +188,3 @@ def _intact_folds(source: Checkpoint) -> set[str]:
 def _overruling(move: Move) -> Move:
     """The same numbers under the name that an untied model's forward pass reads."""
     return replace(move, target=replace(move.target, name=move.slot.place.overruled_by), how="copied")
-
-
-def _is_tied(source: Checkpoint, logical: str, to: str) -> bool:
-    """Whether a kernel that may be tied to a table is: not stored, or not said to be untied and of the same numbers."""
-    if logical not in source.anatomy.stored:
-        return True
-    if source.config.values.get("tie_word_embeddings") is False:
-        return False
-    tensors = source.logical()
-    return same_bits(_turned(tensors[logical]), tensors[to])
-
-
-def _turned(tensor: LazyTensor) -> LazyTensor:
-    """A decoder's kernel [in, out] as rows of a table [out, in]."""
-    spec = replace(tensor.spec, shape=tensor.spec.shape[::-1])
-    return turned(spec, lambda: tensor.read().T)

@@ -5,7 +5,7 @@ Nothing is written here, and no tensor is moved; a few are read to judge ties an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from portkit.accounting import Kept, Used, account
@@ -19,10 +19,12 @@ from portkit.pooler import Pooler, target_pooler, was_synthesised
 from portkit.table.load import suggestion
 from portkit.table.slots import expand, sizes_of
 from portkit.target import Change, carried_config, target_config, task_with_head
+from portkit.ties import TIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from portkit.config import Config
     from portkit.table.schema import Dialect, Table, Task
 
 
@@ -73,6 +75,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     form = _form(options)
     moves = make_moves(source, slots, config, sizes, options, pooler)
     moves = sorted(moves, key=lambda m: m.target.name)
+    config = _said_untied(config, moves)
     from_file = [m for m in moves if m.how not in ("zeros", "restored")]
     notes += cast_notes((source.folder.container.tensors[m.source].spec.dtype, m.target.dtype) for m in from_file)
     used = [Used(m.source, m.logical, m.cut[0], m.absorbs) for m in from_file]
@@ -117,6 +120,12 @@ def _needless(source: Checkpoint, pooler: Pooler) -> dict[str, str]:
         return {}
     why = "zeros that stood for a pooler where there was none"
     return {"pooler.kernel": why, "pooler.bias": why}
+
+
+def _said_untied(config: Config, moves: list[Move]) -> Config:
+    """The config of a target that stores what could be tied: every version of its framework then reads both."""
+    own = any(move.slot.place.tied for move in moves)
+    return replace(config, values={**config.values, TIES: False}) if own else config
 
 
 def _made_notes(moves: list[Move], added: int) -> tuple[str, ...]:

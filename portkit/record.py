@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import portkit
 from portkit.axes import spell
 from portkit.pooler import inspect_pooler
+from portkit.ties import TIES, contradictions, one_bias
 
 if TYPE_CHECKING:
     from portkit.checkpoint import Checkpoint
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from portkit.proofs.pair import Verification
 
 VERSION = 1  # of the record's own form
-_TIES = "tie_word_embeddings"  # decides nothing where the model has nothing that could be tied
 _LISTED, _SHOWN = 1000, 12  # how many names the record and a warning have
 
 
@@ -61,13 +61,14 @@ def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     found = [*checkpoint.folder.notes, *config.notes]
     functional = [n for n in config.defaulted if checkpoint.anatomy.table.config[n].use == "function"]
     if not any(slot.place.tied for slot in checkpoint.anatomy.slots.values()):
-        functional = [n for n in functional if n != _TIES]
+        functional = [n for n in functional if n != TIES]  # it decides nothing
     found += [
         f"{n} is not in the config; the default of the family's class, {config[n]!r}, is assumed" for n in functional
     ]
     if facts.num_labels and config.labels is not None and len(config.labels) != facts.num_labels:
         counts = f"the config names {len(config.labels)} labels, the classifier has {facts.num_labels}"
         found.append(f"{counts}: the names are not used")
+    found += [*contradictions(checkpoint), *one_bias(checkpoint)]
     return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
 
 

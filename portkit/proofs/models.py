@@ -21,6 +21,7 @@ from portkit.runtimes.reference import run_reference
 from portkit.runtimes.transformers_runtime import DTYPES, device_label, run_transformers_tensors
 from portkit.table.load import suggestion
 from portkit.tensors import LazyTensor
+from portkit.ties import TIES, untied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -172,7 +173,8 @@ def _hf_config(checkpoint: Checkpoint) -> dict[str, Any]:
         k: v for k, v in checkpoint.config.values.items() if k not in ("num_labels", "hidden_act") and v is not None
     }
     labels = {"num_labels": checkpoint.facts.num_labels} if checkpoint.facts.num_labels else {}
-    return {**values, **said, **labels, "model_type": checkpoint.anatomy.table.layouts["hf"].model_type}
+    ties = {TIES: False} if untied(checkpoint, checkpoint.anatomy.slots) else {}
+    return {**values, **said, **labels, **ties, "model_type": checkpoint.anatomy.table.layouts["hf"].model_type}
 
 
 def _hf_tensors(checkpoint: Checkpoint, like: Mapping[str, str]) -> dict[str, LazyTensor]:
@@ -186,5 +188,9 @@ def _hf_tensors(checkpoint: Checkpoint, like: Mapping[str, str]) -> dict[str, La
         name = slot.name.removeprefix(anatomy.prefix) if slot.row.group in anatomy.table.prefixed else slot.name
         full = front + name if slot.row.group in anatomy.table.prefixed else name
         tensor = checkpoint.folder.container.tensors[stored]
-        named[full] = _rounded_one(tensor, like.get(logical)).renamed(full)
+        for known in (
+            full,
+            *([slot.place.overruled_by] if slot.place.overruled_by else []),
+        ):  # tied, or the first is dead
+            named[known] = _rounded_one(tensor, like.get(logical)).renamed(known)
     return named
