@@ -60,7 +60,7 @@ def target_config(
             changes[name] = Change(values[name], value)
     whose = f"dialect {dialect.name}" if dialect and dialect.fixed else options.to
     texts = {n: f"{whose} always has {n} {c.target}, the source has {c.source}" for n, c in changes.items()}
-    problems = _inexpressible(source, table, values, options.to)
+    problems = _inexpressible(source, table, task, values, options.to)
     hint = "without --strict this is a warning, and the size of the difference is measured"
     problems += [Problem(f"--strict {n}", text, hint=hint) for n, text in texts.items() if options.strict]
     if problems:
@@ -102,11 +102,14 @@ def _rows(source: Checkpoint, table: Table, values: Mapping[str, Any]) -> dict[s
     return {name: values[name] - reserved_positions(source.anatomy.table, values) + reserved_positions(table, values)}
 
 
-def _inexpressible(source: Checkpoint, table: Table, values: Mapping[str, Any], layout: str) -> list[Problem]:
+def _inexpressible(
+    source: Checkpoint, table: Table, task: Task, values: Mapping[str, Any], layout: str
+) -> list[Problem]:
     problems = []
     for name, known in table.values.items():
-        said, has_field = str(values[name]), bool(table.config[name].name_in(layout))
-        if name in table.layouts[layout].fixed or not has_field:
+        entry, said = table.config[name], str(values[name])
+        elsewhere = entry.head and entry.head not in task.groups
+        if name in table.layouts[layout].fixed or not entry.name_in(layout) or elsewhere:
             continue
         if said not in known:
             if layout != source.anatomy.layout:

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from portkit.tensors import Array, TensorSpec
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_OUTDATED = (
-    "torch_dtype",
-    "_name_or_path",
-    "num_labels",
-    "_num_labels",
-)  # that transformers 5 no longer writes
+_NOT_CARRIED = (
+    "torch_dtype", "_name_or_path", "num_labels", "_num_labels",  # transformers 5 no longer writes them
+    "auto_map",  # code beside the source, which is not copied: the class that is written is transformers' own
+)  # fmt: skip
 
 
 class HfLayout:
@@ -37,7 +35,7 @@ class HfLayout:
 
     def write_config(self, folder: Path, model: Model) -> None:
         """Write config.json: the carried fields, those of the table over them, class, dtype and labels."""
-        carried = {k: v for k, v in model.carried.items() if k not in _OUTDATED}
+        carried = {k: v for k, v in model.carried.items() if k not in _NOT_CARRIED}
         raw = write_config(model.table, self.name, model.config, carried)
         raw |= {
             "architectures": [model.task.classes[self.name]],

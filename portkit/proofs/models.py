@@ -35,6 +35,10 @@ _NAMES = {"hf": "transformers", "burn": "Burn", "keras": KERAS}
 _COMPUTES = {"hf": DTYPES}  # Burn's CPU backends have no 16-bit floats: whatever is stored, they compute in float32
 
 _HOLD = {"F16": ("F16", "F32", "F64"), "BF16": ("BF16", "F32", "F64"), "F32": ("F32", "F64"), "F64": ("F64",)}
+_NOT_THE_FUNCTION = (  # fields that say how to load or to compute, and may ask for what is not installed
+    "id2label", "label2id", "num_labels", "dtype", "torch_dtype", "chunk_size_feed_forward",
+    "attn_implementation", "_attn_implementation", "_attn_implementation_internal", "auto_map",
+)  # fmt: skip
 _TAKES_TENSORS = ("hf",)  # the others run a folder as it lies there, so none of its numbers can be rounded first
 
 
@@ -164,14 +168,11 @@ def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str, like: Mapp
 
 def _hf_config(checkpoint: Checkpoint) -> dict[str, Any]:
     """A config that transformers takes, also where the file's own lacks a model_type or counts its labels wrongly."""
-    said = {
-        k: v
-        for k, v in checkpoint.folder.config.items()
-        if k not in ("id2label", "label2id", "num_labels", "dtype", "torch_dtype")
-    }
     values = {
         k: v for k, v in checkpoint.config.values.items() if k not in ("num_labels", "hidden_act") and v is not None
     }
+    raw = checkpoint.folder.config.items()
+    said = {k: v for k, v in raw if k not in _NOT_THE_FUNCTION and not (v is None and k in values)}
     labels = {"num_labels": checkpoint.facts.num_labels} if checkpoint.facts.num_labels else {}
     ties = {TIES: False} if untied(checkpoint, checkpoint.anatomy.slots) else {}
     return {**values, **said, **labels, **ties, "model_type": checkpoint.anatomy.table.layouts["hf"].model_type}
