@@ -169,6 +169,11 @@ def reserved_positions(table: Table, config: Mapping[str, object]) -> int:
 
 def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     where = folder.config_path.name
+    _raise(
+        dtype_problems(folder.container, anatomy),
+        "the weights are not plain floating-point numbers",
+        UnreadableError,
+    )
     raw, dialect = layout_of(anatomy.layout).logical_raw(folder.config, anatomy.table)
     anatomy = _in_dialect(anatomy, dialect, tables) if dialect else anatomy
     if tables.storages[anatomy.layout].infers:
@@ -181,11 +186,6 @@ def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     _raise(tie_problems(anatomy, config), "config.json and weights contradict each other")
     sizes, problems = sizes_or_problems(folder.container, anatomy, config, where)
     _raise(problems, "config.json and weights contradict each other")
-    _raise(
-        dtype_problems(folder.container, anatomy),
-        "the weights are not plain floating-point numbers",
-        UnreadableError,
-    )
     problems, dead = twin_problems(folder.container, anatomy)
     _raise(problems, "two tensors claim the same place")
     facts = facts_of(anatomy.table, anatomy.task, config.values, anatomy.layout, has_pooler=anatomy.has_pooler)
