@@ -234,8 +234,8 @@ def _nothing_fits(
     anything = Wanted(strip_prefix=wanted.strip_prefix)
     every, _ = candidates_for(names, layouts, list(tables.families.values()), tables, anything)
     strangers = [c for c in every if not c.missing]
-    best = max(candidates, key=lambda c: (len(c.filled) - len(c.missing), c.rank))  # not the one that asks for least
-    problems = [Problem(n, "missing", hint="") for n in best.missing[:_SHOWN]]
+    best = max(candidates, key=lambda c: (len(c.filled), c.rank))  # not the one that asks for least
+    problems = _missing(best)
     if strangers and wanted.task is None:
         s = max(strangers, key=lambda c: c.rank)
         hint = f"--family {s.table.family} reads it as one"
@@ -248,11 +248,24 @@ def _nothing_fits(
                 hint=hint,
             )
         ]
-    elif len(best.missing) > _SHOWN:
-        problems.append(Problem(f"… and {len(best.missing) - _SHOWN} more", "missing"))
     return UnknownModelError(
         f"no model fits the names; nearest is {best.table.family}, task {best.task.name}", problems
     )
+
+
+def _missing(best: Candidate) -> list[Problem]:
+    """What is missing, and what is there that no row explains: the same tensors under other names?"""
+    more = len(best.missing) - _SHOWN
+    there = _anatomy(best, ()).unexplained
+    found = ", ".join((*there[:3], *(["…"] if there[3:] else [])))
+    hint = (
+        "the same under other names? --mapping FILE tells them" if there else "was it saved or downloaded to the end?"
+    )
+    return [
+        *(Problem(n, "missing") for n in best.missing[:_SHOWN]),
+        *([Problem(f"… and {more} more", "missing")] if more > 0 else []),
+        Problem("the rest", f"{len(there)} tensors that no row explains", found=found, hint=hint),
+    ]
 
 
 def _anatomy(c: Candidate, evidence: tuple[str, ...]) -> Anatomy:
