@@ -28,6 +28,7 @@ class BurnLayout:
 
     name = "burn"
     formats = ("bpk", "safetensors", "mpk")
+    shards = False
 
     def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
         """Undo what a dialect did to the config. Raises UnreadableError for an unknown dialect."""

@@ -28,6 +28,7 @@ class HfLayout:
 
     name = "hf"
     formats = ("safetensors",)
+    shards = True
 
     def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
         """Hugging Face configs have no dialects."""
