@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import portkit
 from portkit.axes import spell
+from portkit.checks import buffer_notes
 from portkit.pooler import inspect_pooler
 from portkit.ties import TIES, contradictions, one_bias
 
@@ -69,6 +70,7 @@ def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
         counts = f"the config names {len(config.labels)} labels, the classifier has {facts.num_labels}"
         found.append(f"{counts}: the names are not used")
     found += [*contradictions(checkpoint), *one_bias(checkpoint)]
+    found += buffer_notes(checkpoint.folder.container, checkpoint.anatomy)
     return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
 
 
