@@ -122,7 +122,7 @@ class _Filler:
         spare = self.source.spare.whole.get(logical)
         folded = logical in unfolded(self.source.anatomy.slots)
         if spare is not None and (logical in self.restored or not folded):
-            return [self._restored(logical, slot, spare)]
+            return self._twice(self._restored(logical, slot, spare))
         if folded:
             return [self._made(logical, slot)]
         return Problem(logical, "the target needs it and the source has none", hint=f"{slot.name} would be random")
@@ -160,8 +160,12 @@ class _Filler:
             kept.name if kept else "",
             row if source.stored(row) else "",
         )
-        kernel = logical.rpartition(".")[0] + ".kernel"
-        return [move, _overruling(move)] if slot.place.overruled_by and kernel in self.untied else [move]
+        return self._twice(move)
+
+    def _twice(self, move: Move) -> list[Move]:
+        """A bias of an untied kernel goes under both of its names."""
+        kernel = move.logical.rpartition(".")[0] + ".kernel"
+        return [move, _overruling(move)] if move.slot.place.overruled_by and kernel in self.untied else [move]
 
     def _spec(self, slot: Slot, growth: tuple[int, int], dtype: str) -> TensorSpec:
         asked = self.options.dtype or ("float32" if self.options.to == "burn" else None)
@@ -187,4 +191,5 @@ def _intact_folds(source: Checkpoint) -> set[str]:
 
 def _overruling(move: Move) -> Move:
     """The same numbers under the name that an untied model's forward pass reads."""
-    return replace(move, target=replace(move.target, name=move.slot.place.overruled_by), how="copied")
+    how = "restored" if move.how == "restored" else "copied"
+    return replace(move, target=replace(move.target, name=move.slot.place.overruled_by), how=how)

@@ -6,7 +6,7 @@ Nothing is written here, and no tensor is moved; a few are read to judge ties an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from portkit.accounting import Kept, Used, account
 from portkit.casts import cast_notes
@@ -48,6 +48,7 @@ class Plan:
     pooler: Pooler
     sizes: Mapping[str, int]
     changes: Mapping[str, Change]  # facts that the target's framework computes otherwise
+    original: Mapping[str, Any]  # config fields of the first checkpoint on the way, also those that the target fixes
     warnings: tuple[str, ...]
 
 
@@ -60,7 +61,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     task, head_notes = task_with_head(source, table, task, options.to)
     dialect = _dialect(table, task, options)
     pooler = target_pooler(source, table, task, options.to, dialect, options.pooler)
-    config, changes, notes = target_config(source, table, task, dialect, options)
+    config, changes, fixed, notes = target_config(source, table, task, dialect, options)
     slots = expand(
         table,
         source.tables.storages[options.to],
@@ -110,8 +111,15 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         pooler,
         sizes,
         changes,
+        _original(config, changes, fixed),
         (*style_notes, *head_notes, *notes, *_made_notes(moves, growth[0])),
     )
+
+
+def _original(config: Config, changes: Mapping[str, Change], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """What the target's framework fixes, also for a head that only the residue holds, is as the source had it."""
+    values = {**config.values, **fixed, **{name: change.source for name, change in changes.items()}}
+    return {name: value for name, value in values.items() if name in config.values}
 
 
 def _needless(source: Checkpoint, pooler: Pooler) -> dict[str, str]:

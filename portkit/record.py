@@ -105,12 +105,6 @@ def describe_move(plan: Plan, step: Move) -> dict[str, Any]:
     }
 
 
-def original_facts(plan: Plan) -> dict[str, Any]:
-    """The facts of the first checkpoint on the way: what the target's framework fixes, as the source had it."""
-    values = {**plan.model.config.values, **{n: c.source for n, c in plan.changes.items()}}
-    return {n: v for n, v in values.items() if n in plan.model.table.config}
-
-
 def make_record(
     plan: Plan,
     verdict: Verification | None,
@@ -154,7 +148,7 @@ def make_record(
         ],
         "restored": list(plan.restored),
         "changes": {n: asdict(c) for n, c in plan.changes.items()},
-        "original": original_facts(plan),
+        "original": {n: v for n, v in plan.original.items() if n in model.table.config},
         "head": source.anatomy.whole.task.name if source.anatomy.whole else source.spare.task,
         "dropped": dict(plan.dropped),
         "files": [asdict(f) for f in files],

@@ -9,6 +9,7 @@ from portkit.checkpoint import reserved_positions
 from portkit.config import Config, config_in, spelled
 from portkit.errors import Problem, RefusedError
 from portkit.memory import labels, overruled
+from portkit.ties import TIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +42,8 @@ def task_with_head(source: Checkpoint, table: Table, task: Task, layout: str) ->
 
 def target_config(
     source: Checkpoint, table: Table, task: Task, dialect: Dialect | None, options: Options
-) -> tuple[Config, dict[str, Change], tuple[str, ...]]:
-    """The target's config, the facts that change, and what is to be said about them.
+) -> tuple[Config, dict[str, Change], dict[str, Any], tuple[str, ...]]:
+    """The target's config, the facts that change, those that its framework fixes as they were, and what is to be said.
 
     Facts that the source's own framework fixes are those of the original again, where the weights are still the ones
     that were recorded with them. Raises RefusedError for a value that the target cannot express, and with
@@ -53,6 +54,7 @@ def target_config(
     wanted |= _rows(source, table, wanted)
     values = config_in(table, options.to, wanted)
     fields = [f for f in table.config.values() if f.use == "function" and (not f.head or f.head in task.groups)]
+    fields = [f for f in fields if f.name != TIES]  # no function: numbers that differ are moved or refused as tensors
     changes = {f.name: Change(wanted[f.name], values[f.name]) for f in fields if wanted[f.name] != values[f.name]}
     changes |= _smaller(table, options.to, wanted)
     for name, value in (dialect.fixed if dialect else {}).items():
@@ -66,7 +68,13 @@ def target_config(
     if problems:
         raise RefusedError("the target computes another function", problems)
     config = replace(source.config, values=values, labels=source.config.labels or labels(source.folder))
-    return config, changes, (*_original_notes(source, original), *(f"{t}: another function" for t in texts.values()))
+    fixed = {n: wanted[n] for n in table.layouts[options.to].fixed if n in table.config and n in wanted}
+    return (
+        config,
+        changes,
+        fixed,
+        (*_original_notes(source, task, original), *(f"{t}: another function" for t in texts.values())),
+    )
 
 
 def _smaller(table: Table, layout: str, wanted: Mapping[str, Any]) -> dict[str, Change]:
@@ -119,8 +127,10 @@ def _inexpressible(
     return problems
 
 
-def _original_notes(source: Checkpoint, original: Mapping[str, Any]) -> tuple[str, ...]:
-    changed = [f"{n} {v}" for n, v in original.items() if source.config[n] != v]
+def _original_notes(source: Checkpoint, task: Task, original: Mapping[str, Any]) -> tuple[str, ...]:
+    heads = {name: field.head for name, field in source.anatomy.table.config.items()}
+    there = {n: v for n, v in original.items() if not heads[n] or heads[n] in task.groups}
+    changed = [f"{n} {v}" for n, v in there.items() if source.config[n] != v]
     if not changed:
         return ()
     return (f"{source.anatomy.layout} fixes what the original had otherwise; the record restores {', '.join(changed)}",)

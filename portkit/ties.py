@@ -53,12 +53,15 @@ def one_bias(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def _is_tied(source: Checkpoint, logical: str, to: str) -> bool:
-    """Whether a kernel that may be tied to a table is: not stored, or not said to be untied and of the same numbers."""
-    if logical not in source.anatomy.stored:
+    """Whether a kernel that may be tied to a table is: not stored, or not said to be untied and of the same numbers.
+
+    One that an earlier conversion kept aside counts as stored.
+    """
+    tensors = {**source.spare.whole, **source.logical()}
+    if logical not in source.anatomy.stored and logical not in source.spare.whole:
         return True
     if source.config.values.get(TIES) is False:
         return False
-    tensors = source.logical()
     return same_bits(_turned(tensors[logical]), tensors[to])
 
 

@@ -96,3 +96,19 @@ def test_what_two_versions_of_transformers_read_otherwise_is_a_warning(without, 
     assert [w for w in warnings_of(seen) if words in w]
     whole = portkit.inspect(with_decoder(tmp_path / "whole", "bert", tie_word_embeddings=False))
     assert [w for w in warnings_of(whole) if words in w] == []
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", HEADS)
+def test_a_head_with_a_decoder_of_its_own_comes_back_from_the_residue(family, tied, tmp_path):
+    source = with_decoder(tmp_path / "hf", family, tie_word_embeddings=tied)
+    options = {"open_with": {"task": "backbone"}, "pooler": "synthesize" if family == "bert" else "keep"}
+    portkit.convert(source, tmp_path / "keras", to="keras", verify="tensors", **options)
+    back = portkit.convert(tmp_path / "keras", tmp_path / "back", to="hf", verify="tensors")
+    assert read_config(tmp_path / "back")["tie_word_embeddings"] is False
+    expected, found = read_state(source), read_state(tmp_path / "back")
+    dead = f"{HEADS[family]}.bias"
+    assert_same_state(found, {**expected, dead: expected[f"{HEADS[family]}.decoder.bias"]})
+    portkit.convert(tmp_path / "keras", tmp_path / "burn", to="burn", verify="tensors")
+    assert read_config(tmp_path / "burn")["lm_head_eps"] == read_config(source)["layer_norm_eps"]
+    assert back.plan.model.facts.task == "masked_lm"
