@@ -217,12 +217,11 @@ def _nothing_fits(
     anything = Wanted(strip_prefix=wanted.strip_prefix)
     every, _ = candidates_for(names, layouts, list(tables.families.values()), tables, anything)
     strangers = [c for c in every if not c.missing]
-    best = max(candidates, key=lambda c: (len(c.filled) - len(c.missing), c.rank))  # not the one that asks for least
+    best = max(candidates, key=lambda c: (len(c.filled), c.rank))  # not the one that asks for least
+    problems = _missing(best)
     if strangers and wanted.task is None:
         told = wanted.family or config.get("model_type")
         problems = [_other_family(max(strangers, key=lambda c: c.rank), told)]
-    else:
-        problems = _missing(best)
     return UnknownModelError(
         f"no model fits the names; nearest is {best.table.family}, task {best.task.name}", problems
     )
@@ -234,10 +233,19 @@ def _other_family(fitting: Candidate, told: object) -> Problem:
     return Problem("config.json model_type", f"says {told!r}, the weights are another family's", found=found, hint=hint)
 
 
-def _missing(nearest: Candidate) -> list[Problem]:
-    rest = len(nearest.missing) - _SHOWN
-    more = [Problem(f"… and {rest} more", "missing")] if rest > 0 else []
-    return [*(Problem(n, "missing") for n in nearest.missing[:_SHOWN]), *more]
+def _missing(best: Candidate) -> list[Problem]:
+    """What is missing, and what is there that no row explains: the same tensors under other names?"""
+    more = len(best.missing) - _SHOWN
+    there = _anatomy(best, ()).unexplained
+    found = ", ".join((*there[:3], *(["…"] if there[3:] else [])))
+    hint = (
+        "the same under other names? --mapping FILE tells them" if there else "was it saved or downloaded to the end?"
+    )
+    return [
+        *(Problem(n, "missing") for n in best.missing[:_SHOWN]),
+        *([Problem(f"… and {more} more", "missing")] if more > 0 else []),
+        Problem("the rest", f"{len(there)} tensors that no row explains", found=found, hint=hint),
+    ]
 
 
 def _anatomy(c: Candidate, evidence: tuple[str, ...]) -> Anatomy:

@@ -105,8 +105,7 @@ def convert(
     Raises PortkitError.
     """
     _check_choices(to, verify, force=force, keep_failed=keep_failed)
-    if max_shard_size < 1:
-        raise UsageError("no such size", [Problem("--max-shard-size", "must be above 0", found=str(max_shard_size))])
+    _check_shards(to, max_shard_size)
     opening = open_with or {}
     opened = open_checkpoint(source, **opening)
     home, behind = opened.folder.home, opened.folder.left_behind()
@@ -205,6 +204,13 @@ class ProofFailed(Exception):  # noqa: N818 - a verdict, not an error of the pro
     def __init__(self, conversion: Conversion) -> None:
         self.conversion = conversion
         super().__init__(conversion.verification.summary if conversion.verification else "")
+
+
+def _check_shards(to: str, size: int) -> None:
+    if size < 1:
+        raise UsageError("no such size", [Problem("--max-shard-size", "must be above 0", found=str(size))])
+    if size != SHARD and not layout_of(to).shards:
+        raise UsageError("no shards there", [Problem("--max-shard-size", f"{to} writes one file of weights")])
 
 
 def _check_choices(to: str, verify: str, *, force: bool, keep_failed: bool) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from portkit.anatomy import Anatomy, identify
 from portkit.axes import Axes, flip, move, shape_of
 from portkit.candidates import Wanted
-from portkit.checks import dtype_problems, label_count, twin_problems
+from portkit.checks import dtype_problems, label_count, tie_problems, twin_problems
 from portkit.config import Config, read_config
 from portkit.errors import PortkitError, Problem, RefusedError, UnreadableError, UsageError
 from portkit.facts import Facts
@@ -169,6 +169,11 @@ def reserved_positions(table: Table, config: Mapping[str, object]) -> int:
 
 def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     where = folder.config_path.name
+    _raise(
+        dtype_problems(folder.container, anatomy),
+        "the weights are not plain floating-point numbers",
+        UnreadableError,
+    )
     raw, dialect = layout_of(anatomy.layout).logical_raw(folder.config, anatomy.table)
     anatomy = _in_dialect(anatomy, dialect, tables) if dialect else anatomy
     if tables.storages[anatomy.layout].infers:
@@ -178,13 +183,9 @@ def _bind(folder: Folder, tables: Tables, anatomy: Anatomy) -> Checkpoint:
     config = read_config(anatomy.table, anatomy.layout, raw, where, problems, known)
     _raise(problems, "config.json cannot be used")
     config = replace(config, values={**config.values, "num_labels": label_count(folder.container, anatomy)})
+    _raise(tie_problems(anatomy, config), "config.json and weights contradict each other")
     sizes, problems = sizes_or_problems(folder.container, anatomy, config, where)
     _raise(problems, "config.json and weights contradict each other")
-    _raise(
-        dtype_problems(folder.container, anatomy),
-        "the weights are not plain floating-point numbers",
-        UnreadableError,
-    )
     problems, dead = twin_problems(folder.container, anatomy)
     _raise(problems, "two tensors claim the same place")
     facts = facts_of(anatomy.table, anatomy.task, config.values, anatomy.layout, has_pooler=anatomy.has_pooler)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from portkit.errors import Problem
 from portkit.tensors import FLOATS, same_bits
 
 if TYPE_CHECKING:
     from portkit.anatomy import Anatomy
+    from portkit.config import Config
     from portkit.formats.container import Container
+    from portkit.tensors import LazyTensor
 
 _LABELS = "num_labels"
+_TIES = "tie_word_embeddings"
+_LONGEST = 1 << 20  # positions of a buffer that could be one
 
 
 def label_count(container: Container, anatomy: Anatomy) -> int | None:
@@ -39,6 +45,35 @@ def dtype_problems(container: Container, anatomy: Anatomy) -> list[Problem]:
         for n in used
         if container.tensors[n].spec.dtype not in FLOATS
     ]
+
+
+def tie_problems(anatomy: Anatomy, config: Config) -> list[Problem]:
+    """Tensors that the config says are not tied, and that the file lacks: the framework would make up their numbers."""
+    if config.values.get(_TIES) is not False:
+        return []
+    hint = f"set {_TIES} to true if it is the word table"
+    return [
+        Problem(slot.name, f"is not in the file, and {_TIES} is false: it would be random", hint=hint)
+        for logical, slot in anatomy.slots.items()
+        if slot.place.tied and slot.name and logical not in anatomy.stored
+    ]
+
+
+def buffer_notes(container: Container, anatomy: Anatomy) -> tuple[str, ...]:
+    """Warnings for stored buffers that are not what the framework makes itself: 0, 1, 2, … or zeros. Reads them."""
+    buffers = [n for n in anatomy.ignored if anatomy.ignored[n].startswith("buffer")]
+    return tuple(
+        f"{name} does not hold what its framework makes: transformers before 4.31 read it, later ones do not"
+        for name in buffers
+        if not _counts_or_zeros(container.tensors[name])
+    )
+
+
+def _counts_or_zeros(tensor: LazyTensor) -> bool:
+    if tensor.spec.count > _LONGEST:
+        return False
+    numbers = tensor.read().ravel().astype(np.float64)
+    return not numbers.any() or np.array_equal(numbers, np.arange(numbers.size))
 
 
 def twin_problems(container: Container, anatomy: Anatomy) -> tuple[list[Problem], dict[str, str]]:

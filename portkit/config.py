@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 _EXPECTED = {int: "a whole number", float: "a number from 0 on", bool: "true or false", str: "a word"}
 _UNUSED_LABELS = "id2label does not give the labels 0, 1, 2, … a name each: its names are not used"
+_OWN_CODE = (
+    "auto_map names code of its own, which was not run: the weights are read as transformers' own class computes them,"
+    " and the target does not name that code"
+)
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,12 @@ def read_config(
         values |= {n: values[n] + evaluate(e.less[layout], values) for n, e in table.config.items() if layout in e.less}
     problems += _required(table.layouts[layout], raw, where)
     labels = label_names(raw)
+    return Config(values, tuple(defaulted), labels, _notes(raw, labels))
+
+
+def _notes(raw: Json, labels: tuple[str, ...] | None) -> tuple[str, ...]:
     unused = raw.get("id2label") is not None and labels is None
-    return Config(values, tuple(defaulted), labels, (_UNUSED_LABELS,) if unused else ())
+    return (*((_UNUSED_LABELS,) if unused else ()), *((_OWN_CODE,) if raw.get("auto_map") else ()))
 
 
 def config_in(table: Table, layout: str, values: Json) -> dict[str, Any]:

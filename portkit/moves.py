@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from portkit.common import POSITIONS
 from portkit.errors import Problem, RefusedError
 from portkit.fold import absorbed, fold, unfolded
-from portkit.tensors import FLOATS, NUMPY_DTYPES, LazyTensor, TensorSpec, equal_bits, same_bits, turned
+from portkit.tensors import FLOATS, NUMPY_DTYPES, LazyTensor, TensorSpec, equal_bits
+from portkit.ties import untied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +96,7 @@ class _Filler:
     ) -> None:
         self.source, self.config, self.sizes, self.options = source, config, sizes, options
         self.synthesised = synthesised
-        self.untied = {k for k, s in slots.items() if s.place.tied and not _is_tied(source, k, s.place.tied)}
+        self.untied = untied(source, slots)
         self.absorbs = absorbed(slots.values())
         self.restored = _intact_folds(source) if not self.absorbs else set()
 
@@ -122,7 +123,7 @@ class _Filler:
         spare = self.source.spare.whole.get(logical)
         folded = logical in unfolded(self.source.anatomy.slots)
         if spare is not None and (logical in self.restored or not folded):
-            return [self._restored(logical, slot, spare)]
+            return self._twice(self._restored(logical, slot, spare))
         if folded:
             return [self._made(logical, slot)]
         return Problem(logical, "the target needs it and the source has none", hint=f"{slot.name} would be random")
@@ -160,8 +161,12 @@ class _Filler:
             kept.name if kept else "",
             row if source.stored(row) else "",
         )
-        kernel = logical.rpartition(".")[0] + ".kernel"
-        return [move, _overruling(move)] if slot.place.overruled_by and kernel in self.untied else [move]
+        return self._twice(move)
+
+    def _twice(self, move: Move) -> list[Move]:
+        """A bias of an untied kernel goes under both of its names."""
+        kernel = move.logical.rpartition(".")[0] + ".kernel"
+        return [move, _overruling(move)] if move.slot.place.overruled_by and kernel in self.untied else [move]
 
     def _spec(self, slot: Slot, growth: tuple[int, int], dtype: str) -> TensorSpec:
         asked = self.options.dtype or self.source.tables.storages[self.options.to].dtype
@@ -187,20 +192,5 @@ def _intact_folds(source: Checkpoint) -> set[str]:
 
 def _overruling(move: Move) -> Move:
     """The same numbers under the name that an untied model's forward pass reads."""
-    return replace(move, target=replace(move.target, name=move.slot.place.overruled_by), how="copied")
-
-
-def _is_tied(source: Checkpoint, logical: str, to: str) -> bool:
-    """Whether a kernel that may be tied to a table is: not stored, or not said to be untied and of the same numbers."""
-    if logical not in source.anatomy.stored:
-        return True
-    if source.config.values.get("tie_word_embeddings") is False:
-        return False
-    tensors = source.logical()
-    return same_bits(_turned(tensors[logical]), tensors[to])
-
-
-def _turned(tensor: LazyTensor) -> LazyTensor:
-    """A decoder's kernel [in, out] as rows of a table [out, in]."""
-    spec = replace(tensor.spec, shape=tensor.spec.shape[::-1])
-    return turned(spec, lambda: tensor.read().T)
+    how = "restored" if move.how == "restored" else "copied"
+    return replace(move, target=replace(move.target, name=move.slot.place.overruled_by), how=how)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import glob
+import hashlib
 import os
 import shutil
 import tempfile
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux's renameat2
 _HERE = -100  # AT_FDCWD
+_LONG_NAME = 200  # bytes; file systems take 255, and a hidden name has up to 40 more
 
 
 def check_apart(source: Path, target: Path, others: tuple[str, ...]) -> None:
@@ -48,7 +51,7 @@ def new_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
         _check_target(target, force=force)
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        partial = Path(tempfile.mkdtemp(prefix=_prefix(target, os.getpid()), dir=target.parent))
+        partial = Path(tempfile.mkdtemp(prefix=f"{_hidden(target)}{os.getpid()}-", dir=target.parent))
     except OSError as e:
         raise _not_written(target, e) from e
     try:
@@ -65,36 +68,39 @@ def new_folder(target: Path, *, force: bool = False) -> Iterator[Path]:
 
 
 def _check_target(target: Path, *, force: bool) -> None:
-    if target.exists() and not force:
-        raise RefusedError(
-            "the output folder exists",
-            [Problem(str(target), "is already there", hint="--force replaces it, once the new one is complete")],
-        )
-    if target.exists() and not target.is_dir():
+    there, astray = os.path.lexists(target), target.is_symlink() and not target.exists()
+    if there and not force:
+        what = "is already there" + (", a link to nothing" if astray else "")
+        hint = "--force replaces it, once the new one is complete"
+        raise RefusedError("the output folder exists", [Problem(str(target), what, hint=hint)])
+    if there and not astray and not target.is_dir():
         raise RefusedError("the output is a file", [Problem(str(target), "is a file, and the output is a folder")])
 
 
-def _prefix(target: Path, pid: int) -> str:
-    return f".{target.name}.portkit-{pid}-"
+def _hidden(target: Path) -> str:
+    """What the hidden names of a target start with; of a long name its hash, so that they are no longer than it."""
+    name = os.fsencode(target.name)
+    short = target.name if len(name) <= _LONG_NAME else hashlib.sha256(name).hexdigest()
+    return f".{short}.portkit-"
 
 
 def _sweep(target: Path) -> None:
     """Remove what a killed conversion to the same target left."""
-    for old in target.parent.glob(f".{target.name}.portkit-*"):
-        pid = old.name.removeprefix(f".{target.name}.portkit-").partition("-")[0]
+    for old in target.parent.glob(f"{glob.escape(_hidden(target))}*"):
+        pid = old.name.removeprefix(_hidden(target)).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc").exists():
             shutil.rmtree(old, ignore_errors=True)
 
 
 def _publish(partial: Path, target: Path) -> None:
     """Rename; an old target is exchanged in one step where the system can, so that there is no moment without one."""
-    if not target.exists():
+    if not os.path.lexists(target):
         partial.rename(target)
     elif not _exchange(partial, target):
         old = partial.with_name(partial.name + "-old")
         target.rename(old)
         partial.rename(target)
-        shutil.rmtree(old)
+        _remove(old)
 
 
 def _remove(partial: Path) -> None:
@@ -129,7 +135,7 @@ def _not_written(target: Path, error: OSError) -> PortkitError:
     """The error in words about the folder that was asked for: nobody knows the hidden one."""
     left = "the folder that was there is as it was" if os.path.lexists(target) else "nothing was left behind"
     named = str(error.filename or "")
-    if named and f".{target.name}.portkit-" not in named:  # a parent of the folder, or a file to be copied into it
+    if named and _hidden(target) not in named:  # a parent of the folder, or a file to be copied into it
         problem = Problem(named, "cannot be used", found=error.strerror or str(error), hint=left)
         return UnreadableError("the output was not written", [problem])
     return UnwritableError(target, error, left)

@@ -5,8 +5,8 @@ Nothing is written here, and no tensor is moved; a few are read to judge ties an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from portkit.accounting import Kept, Used, account
 from portkit.casts import cast_notes
@@ -20,6 +20,7 @@ from portkit.pooler import Pooler, target_pooler, was_synthesised
 from portkit.table.load import suggestion
 from portkit.table.slots import expand, sizes_of
 from portkit.target import Change, carried_config, target_config, task_with_head
+from portkit.ties import TIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,7 @@ class Plan:
     pooler: Pooler
     sizes: Mapping[str, int]
     changes: Mapping[str, Change]  # facts that the target's framework computes otherwise
+    original: Mapping[str, Any]  # config fields of the first checkpoint on the way, also those that the target fixes
     warnings: tuple[str, ...]
 
 
@@ -61,7 +63,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     _require_class(table, task, options.to)
     dialect = _dialect(table, task, options)
     pooler = target_pooler(source, table, task, options.to, dialect, options.pooler)
-    config, changes, notes = target_config(source, table, task, dialect, options)
+    config, changes, fixed, notes = target_config(source, table, task, dialect, options)
     slots = expand(
         table,
         source.tables.storages[options.to],
@@ -74,6 +76,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     sizes = _sizes(table, slots, config)
     form = _form(options)
     moves = sorted(make_moves(source, slots, config, sizes, options, pooler), key=lambda m: m.target.name)
+    config = _said_untied(config, moves)
     from_file = [m for m in moves if m.how not in ("zeros", "restored")]
     notes += cast_notes((source.folder.container.tensors[m.source].spec.dtype, m.target.dtype) for m in from_file)
     used = [Used(m.source, m.logical, m.cut[0], m.absorbs) for m in from_file]
@@ -114,6 +117,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         pooler=pooler,
         sizes=sizes,
         changes=changes,
+        original=_original(config, changes, fixed),
         warnings=(*style_notes, *head_notes, *notes, *_made_notes(moves, growth[0])),
     )
 
@@ -124,6 +128,12 @@ def _sizes(table: Table, slots: Mapping[str, Slot], config: Config) -> dict[str,
     return sizes_of({k: v for k, v in table.axes.items() if k in letters}, config.values)
 
 
+def _original(config: Config, changes: Mapping[str, Change], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """What the target's framework fixes, also for a head that only the residue holds, is as the source had it."""
+    values = {**config.values, **fixed, **{name: change.source for name, change in changes.items()}}
+    return {name: value for name, value in values.items() if name in config.values}
+
+
 def _needless(source: Checkpoint, pooler: Pooler, moves: list[Move]) -> dict[str, str]:
     """What an earlier conversion made and this one undoes: a folded table whose parts are back, zeros for a pooler."""
     folds = [m.logical for m in moves if m.how == "restored" and source.stored(m.logical)]
@@ -132,6 +142,12 @@ def _needless(source: Checkpoint, pooler: Pooler, moves: list[Move]) -> dict[str
         return undone
     why = "zeros that stood for a pooler where there was none"
     return {**undone, "pooler.kernel": why, "pooler.bias": why}
+
+
+def _said_untied(config: Config, moves: list[Move]) -> Config:
+    """The config of a target that stores what could be tied: every version of its framework then reads both."""
+    own = any(move.slot.place.tied for move in moves)
+    return replace(config, values={**config.values, TIES: False}) if own else config
 
 
 def _made_notes(moves: list[Move], added: int) -> tuple[str, ...]:

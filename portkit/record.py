@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import portkit
 from portkit.axes import spell
+from portkit.checks import buffer_notes
 from portkit.pooler import inspect_pooler
+from portkit.ties import TIES, contradictions, one_bias
 
 if TYPE_CHECKING:
     from portkit.accounting import Kept
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from portkit.proofs.pair import Verification
 
 VERSION = 1  # of the record's own form
-_TIES = "tie_word_embeddings"  # decides nothing where the model has nothing that could be tied
 _LISTED, _SHOWN = 1000, 12  # how many names the record and a warning have
 
 
@@ -62,13 +63,15 @@ def warnings_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     found = [*checkpoint.folder.notes, *config.notes]
     functional = [n for n in config.defaulted if checkpoint.anatomy.table.config[n].use == "function"]
     if not any(slot.place.tied for slot in checkpoint.anatomy.slots.values()):
-        functional = [n for n in functional if n != _TIES]
+        functional = [n for n in functional if n != TIES]  # it decides nothing
     found += [
         f"{n} is not in the config; the default of the family's class, {config[n]!r}, is assumed" for n in functional
     ]
     if facts.num_labels and config.labels is not None and len(config.labels) != facts.num_labels:
         counts = f"the config names {len(config.labels)} labels, the classifier has {facts.num_labels}"
         found.append(f"{counts}: the names are not used")
+    found += [*contradictions(checkpoint), *one_bias(checkpoint)]
+    found += buffer_notes(checkpoint.folder.container, checkpoint.anatomy)
     return (*found, *(f"{name}: {why}" for name, why in checkpoint.dead.items()))
 
 
@@ -103,12 +106,6 @@ def describe_move(plan: Plan, step: Move) -> dict[str, Any]:
     }
 
 
-def original_facts(plan: Plan) -> dict[str, Any]:
-    """The facts of the first checkpoint on the way: what the target's framework fixes, as the source had it."""
-    values = {**plan.model.config.values, **{n: c.source for n, c in plan.changes.items()}}
-    return {n: v for n, v in values.items() if n in plan.model.table.config}
-
-
 def make_record(
     plan: Plan,
     verdict: Verification | None,
@@ -133,7 +130,7 @@ def make_record(
         "kept": [_kept(k, source.anatomy.layout) for k in (*plan.kept, *plan.carried)],
         "restored": list(plan.restored),
         "changes": {n: asdict(c) for n, c in plan.changes.items()},
-        "original": original_facts(plan),
+        "original": {n: v for n, v in plan.original.items() if n in plan.model.table.config},
         "labels": list(plan.model.config.labels or ()),
         "head": source.anatomy.whole.task.name if source.anatomy.whole else source.spare.task,
         "dropped": dict(plan.dropped),

@@ -10,6 +10,7 @@ from portkit.config import Config, config_in, spelled
 from portkit.errors import Problem, RefusedError
 from portkit.labels import class_names
 from portkit.memory import overruled
+from portkit.ties import TIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +43,8 @@ def task_with_head(source: Checkpoint, table: Table, task: Task, layout: str) ->
 
 def target_config(
     source: Checkpoint, table: Table, task: Task, dialect: Dialect | None, options: Options
-) -> tuple[Config, dict[str, Change], tuple[str, ...]]:
-    """The target's config, the facts that change, and what is to be said about them.
+) -> tuple[Config, dict[str, Change], dict[str, Any], tuple[str, ...]]:
+    """The target's config, the facts that change, those that its framework fixes as they were, and what is to be said.
 
     Facts that the source's own framework fixes are those of the original again, where the weights are still the ones
     that were recorded with them. Raises RefusedError for a value that the target cannot express, and with
@@ -54,6 +55,7 @@ def target_config(
     wanted |= _rows(source, table, wanted)
     values = config_in(table, options.to, wanted)
     fields = [f for f in table.config.values() if f.use == "function" and (not f.head or f.head in task.groups)]
+    fields = [f for f in fields if f.name != TIES]  # no function: numbers that differ are moved or refused as tensors
     changes = {f.name: Change(wanted[f.name], values[f.name]) for f in fields if wanted[f.name] != values[f.name]}
     changes |= _smaller(table, options.to, wanted)
     for name, value in (dialect.fixed if dialect else {}).items():
@@ -61,14 +63,16 @@ def target_config(
             changes[name] = Change(values[name], value)
     whose = f"dialect {dialect.name}" if dialect and dialect.fixed else options.to
     texts = {n: f"{whose} always has {n} {c.target}, the source has {c.source}" for n, c in changes.items()}
-    problems = _inexpressible(source, table, values, options.to)
+    problems = _inexpressible(source, table, task, values, options.to)
     hint = "without --strict this is a warning, and the size of the difference is measured"
     problems += [Problem(f"--strict {n}", text, hint=hint) for n, text in texts.items() if options.strict]
     if problems:
         raise RefusedError("the target computes another function", problems)
     names = class_names(source, options.labels, values.get("num_labels"))
     config = replace(source.config, values=values, labels=names)
-    return config, changes, (*_original_notes(source, original), *(f"{t}: another function" for t in texts.values()))
+    fixed = {n: wanted[n] for n in table.layouts[options.to].fixed if n in table.config and n in wanted}
+    notes = (*_original_notes(source, task, original), *(f"{t}: another function" for t in texts.values()))
+    return config, changes, fixed, notes
 
 
 def _smaller(table: Table, layout: str, wanted: Mapping[str, Any]) -> dict[str, Change]:
@@ -104,11 +108,14 @@ def _rows(source: Checkpoint, table: Table, values: Mapping[str, Any]) -> dict[s
     return {name: values[name] - reserved_positions(source.anatomy.table, values) + reserved_positions(table, values)}
 
 
-def _inexpressible(source: Checkpoint, table: Table, values: Mapping[str, Any], layout: str) -> list[Problem]:
+def _inexpressible(
+    source: Checkpoint, table: Table, task: Task, values: Mapping[str, Any], layout: str
+) -> list[Problem]:
     problems = []
     for name, known in table.values.items():
-        said, has_field = str(values[name]), bool(table.config[name].name_in(layout))
-        if name in table.layouts[layout].fixed or not has_field:
+        entry, said = table.config[name], str(values[name])
+        elsewhere = entry.head and entry.head not in task.groups
+        if name in table.layouts[layout].fixed or not entry.name_in(layout) or elsewhere:
             continue
         if said not in known:
             if layout != source.anatomy.layout:
@@ -118,8 +125,10 @@ def _inexpressible(source: Checkpoint, table: Table, values: Mapping[str, Any], 
     return problems
 
 
-def _original_notes(source: Checkpoint, original: Mapping[str, Any]) -> tuple[str, ...]:
-    changed = [f"{n} {v}" for n, v in original.items() if source.config[n] != v]
+def _original_notes(source: Checkpoint, task: Task, original: Mapping[str, Any]) -> tuple[str, ...]:
+    heads = {name: field.head for name, field in source.anatomy.table.config.items()}
+    there = {n: v for n, v in original.items() if not heads[n] or heads[n] in task.groups}
+    changed = [f"{n} {v}" for n, v in there.items() if source.config[n] != v]
     if not changed:
         return ()
     return (f"{source.anatomy.layout} fixes what the original had otherwise; the record restores {', '.join(changed)}",)

@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 
 CLASSES = ("BertTextClassifier", "BertMaskedLM", "RobertaTextClassifier", "RobertaMaskedLM", "XLMRobertaBackbone")
 TRAINED = ("BertTextClassifier", "RobertaTextClassifier", "XLMRobertaTextClassifier")
+QUANTISED = ("int8", "int4", "float8")
 CLASSES_COUNT = 5
 
 
@@ -31,6 +32,16 @@ def main(folder: Path) -> None:
     for name, model in variants(models):
         randomise(model)
         model.save_to_preset(str(folder / name))
+    for mode in QUANTISED:
+        model = build(models, "BertTextClassifier")
+        randomise(model)
+        model.quantize(mode)
+        model.save_to_preset(str(folder / f"BertTextClassifier.{mode}"))
+    adapted = build(models, "BertBackbone")
+    adapted.enable_lora(2)
+    randomise(adapted)
+    save_file(merged(adapted), folder / "BertBackbone.lora.safetensors")
+    adapted.save_to_preset(str(folder / "BertBackbone.lora"))
     shards = build(models, "RobertaBackbone")
     randomise(shards)
     shards.save_to_preset(str(folder / "RobertaBackbone.shards"), max_shard_size=2e-5)  # GB
@@ -54,6 +65,17 @@ def values(model) -> dict[str, np.ndarray]:
     import keras
 
     return {v.path: np.array(keras.ops.convert_to_numpy(v.value)) for v in model.weights}
+
+
+def merged(model) -> dict[str, np.ndarray]:
+    """The values as the model computes with them: a kernel with its adapter is their sum."""
+    import keras
+
+    kernels = {layer._kernel.path: layer.kernel for layer in model._flatten_layers() if hasattr(layer, "_kernel")}
+    tables = {e._embeddings.path: e.embeddings for e in model._flatten_layers() if hasattr(e, "_embeddings")}
+    summed = {**kernels, **tables}
+    own = {v.path: summed.get(v.path, v.value) for v in model.weights if "lora" not in v.path}
+    return {path: np.array(keras.ops.convert_to_numpy(value)) for path, value in own.items()}
 
 
 def variants(models):

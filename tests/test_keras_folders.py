@@ -224,6 +224,28 @@ def test_an_activation_behind_the_logits_is_a_warning(tmp_path, activation, warn
     assert [w for w in back.warnings if "softmax" in w] == told
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "int8_from_mixed_bfloat16",
+        {"class_name": "QuantizedDTypePolicy", "config": {"mode": "int8", "source_name": "float32"}},
+        {"class_name": "GPTQDTypePolicy", "config": {"mode": "gptq/4/128", "source_name": "float32"}},
+        {"class_name": "DTypePolicy", "config": {"name": "int8_from_float32"}},
+        {
+            "class_name": "DTypePolicyMap",
+            "config": {"policy_map": {"a": {"class_name": "Q8DTypePolicy", "config": {}}}},
+        },
+    ],
+)
+def test_a_quantising_policy_is_found_however_it_is_spelt(tmp_path, policy):
+    folder = write_preset(tmp_path / "preset", "BertBackbone", small("BertBackbone"))
+    edit(folder / "config.json", lambda c: c["config"].update(dtype={"class_name": "DTypePolicy", "config": {}}))
+    open_checkpoint(folder)
+    edit(folder / "config.json", lambda c: c["config"].update(dtype=policy))
+    with pytest.raises(RefusedError, match=r"config\.json config\.dtype\S*: a quantised layer"):
+        open_checkpoint(folder)
+
+
 def test_shards_of_a_task(tmp_path, classifier):
     body = h5_read(classifier / "model.weights.h5")
     (classifier / "model.weights.h5").unlink()
@@ -291,6 +313,30 @@ def test_variants_of_keras_hub(keras_saves):
         open_checkpoint(keras_saves / "RobertaTextClassifier.wide")
     with pytest.raises(UnknownModelError, match="'DistilBertBackbone' has no table"):
         open_checkpoint(keras_saves / "DistilBertBackbone")
+
+
+@pytest.mark.keras
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
+def test_a_model_that_keras_quantised_is_refused_by_the_mode(keras_saves, mode):
+    folder = keras_saves / f"BertTextClassifier.{mode}"
+    words = rf"the model is quantised(.|\n)*policy_map\S+: a quantised layer(.|\n)*found +{mode}(.|\n)*dequantise it"
+    with pytest.raises(RefusedError, match=words):
+        open_checkpoint(folder)
+
+
+@pytest.mark.keras
+def test_an_adapter_is_in_the_kernels_that_keras_saves(keras_saves):
+    stored = load_file(keras_saves / "BertBackbone.lora.safetensors")
+    checkpoint = open_checkpoint(keras_saves / "BertBackbone.lora")
+    assert_values(checkpoint, {v: stored[v.path] for v in variables("BertBackbone", 3)})
+
+
+@pytest.mark.keras
+@pytest.mark.hf
+def test_what_stands_behind_the_logits_is_no_part_of_the_proof(keras_saves, tmp_path):
+    result = portkit.convert(keras_saves / "BertTextClassifier.softmax", tmp_path / "hf", to="hf", verify="forward")
+    assert result.forward.agrees
+    assert "logits" in [item.output for item in result.forward.agreements]
 
 
 @pytest.mark.keras

@@ -14,6 +14,7 @@ from keras_variables import LAYERS, assert_values, backbone, h5_read, h5_write, 
 
 from portkit.checkpoint import open_checkpoint
 from portkit.errors import RefusedError, UnknownModelError, UnreadableError
+from portkit.record import warnings_of
 
 FIXTURES = Path(__file__).parent / "fixtures" / "keras-old"
 OLDEST = "keras2.13.1-nlp0.6.1"
@@ -167,7 +168,9 @@ def test_the_group_of_a_backbone_names_the_family(tmp_path, class_name):
 def test_sizes_come_from_the_shapes_and_a_config_may_say_more(tmp_path):
     values = small()
     path = h5_write(tmp_path / "x.weights.h5", {v.file: array for v, array in values.items()})
-    facts = open_checkpoint(path).facts
+    checkpoint = open_checkpoint(path)
+    assert [w for w in warnings_of(checkpoint) if w.startswith("no config says of which class these weights are")]
+    facts = checkpoint.facts
     assert (facts.vocab_size, facts.max_position_embeddings, facts.type_vocab_size) == (13, 11, 2)
     assert (facts.hidden_size, facts.num_attention_heads, facts.intermediate_size) == (8, 2, 10)
     assert facts.num_hidden_layers == LAYERS

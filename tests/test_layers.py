@@ -25,7 +25,7 @@ ORDER = (  # from the bottom up; modules on one line know nothing of each other
     ("anatomy", "layouts", "runtimes", "output"),
     ("checks", "sizes", "spare", "memory"),
     ("checkpoint",),
-    ("pooler", "accounting", "common", "homes"),
+    ("pooler", "accounting", "common", "homes", "ties"),
     ("moves",),
     ("labels",),
     ("target",),

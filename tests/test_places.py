@@ -72,8 +72,8 @@ def test_forced_output_takes_the_place_of_a_link_and_not_of_what_it_leads_to(tmp
         ("file", "is already there"),
         ("file/x", "File exists"),
         ("x" * 300, "File name too long"),
-        ("nowhere-link", "cannot be written"),
-        ("loop", "cannot be written"),
+        ("nowhere-link", "is already there, a link to nothing"),
+        ("loop", "is already there, a link to nothing"),
     ],
 )
 def test_output_that_cannot_be_written(place, words, tmp_path):
@@ -84,6 +84,34 @@ def test_output_that_cannot_be_written(place, words, tmp_path):
     text = said(("convert", tmp_path / "hf", tmp_path / place, "--to", "burn", "--verify", "none"), (3,))
     assert words in text
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "hf", "loop", "nowhere-link"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "[a]*?"])
+def test_every_name_that_the_system_takes_is_one_for_an_output(name, tmp_path):
+    model(tmp_path / "hf")
+    stale = tmp_path / f".{name}.portkit-999999999-x" if len(name) < 9 else None
+    if stale:
+        stale.mkdir()
+    for _ in range(2):
+        said(("convert", tmp_path / "hf", tmp_path / name, "--to", "hf", "--verify", "none", "--force"), (0,))
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["hf", name])
+
+
+@pytest.mark.parametrize("link", ["gone", "out"])
+def test_forced_output_takes_the_place_of_a_link_to_nothing(link, tmp_path):
+    model(tmp_path / "hf")
+    (tmp_path / "out").symlink_to(link)
+    said(("convert", tmp_path / "hf", tmp_path / "out", "--to", "hf", "--verify", "none", "--force"), (0,))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["hf", "out"]
+    assert not (tmp_path / "out").is_symlink()
+
+
+@pytest.mark.parametrize("layout", ["burn", "keras"])
+def test_shards_are_no_option_where_none_are_written(layout, tmp_path):
+    words = ("convert", model(tmp_path / "hf"), tmp_path / "out", "--to", layout, "--max-shard-size", "1000")
+    text = said((*words, "--verify", "none"), (2,))
+    assert f"no shards there (1 problem)\n- --max-shard-size: {layout} writes one file of weights" in text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["hf"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")

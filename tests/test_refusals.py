@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
-from hf_folders import assert_same_state, config_for, facts_for, read_state, saved_state, small_model, write_hf
+import pytest
+from hf_folders import (
+    assert_same_state,
+    config_for,
+    facts_for,
+    read_config,
+    read_state,
+    saved_state,
+    small_model,
+    write_hf,
+)
 from refusal import changed, refused, without
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import portkit
 from portkit.errors import RefusedError, UnknownModelError
@@ -100,6 +112,39 @@ def test_missing_layer_is_listed_by_name(tmp_path):
         "encoder.layer.1.attention.self.query.weight: missing",
     )
     refused(UnknownModelError, *words, "and 4 more", source=source, tmp_path=tmp_path)
+
+
+def test_a_tensor_of_another_name_is_named_beside_the_one_that_is_missing(tmp_path):
+    old, new = ("encoder.layer.0.attention.self.query.weight", "encoder.layer.0.attention.self.q.weight")
+    source = small_model(tmp_path / "whole")
+    state = {new if name == old else name: array for name, array in read_state(source).items()}
+    write_hf(tmp_path / "source", state, config_for("bert", facts_for("bert", "model")))
+    words = (f"{old}: missing", "the rest: 1 tensors that no row explains", new, "--mapping FILE")
+    refused(UnknownModelError, *words, source=tmp_path / "source", tmp_path=tmp_path)
+
+
+def test_a_gap_in_the_layers_is_told_in_the_names_of_its_own_layout(tmp_path):
+    portkit.convert(small_model(tmp_path / "hf"), tmp_path / "burn", to="burn", form="safetensors", verify="none")
+    weights = tmp_path / "burn" / "model.safetensors"
+    state = load_file(weights)
+    save_file({name.replace("layers.2.", "layers.99."): array for name, array in state.items()}, weights)
+    refused(UnknownModelError, "encoder.layers.2.mha.key.bias: missing", source=tmp_path / "burn", tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "config"),
+    [
+        ("bert", {"position_scheme": "padding"}),
+        ("bert", {"position_offset": 2}),
+        ("roberta", {"position_scheme": "absolute"}),
+    ],
+)
+def test_positions_that_burn_would_start_elsewhere_are_refused(family, config, tmp_path):
+    portkit.convert(small_model(tmp_path / "hf", family), tmp_path / "burn", to="burn", verify="none")
+    path = tmp_path / "burn" / "config.json"
+    path.write_text(json.dumps({**read_config(tmp_path / "burn"), **config}), encoding="utf-8")
+    words = f"config.json {next(iter(config))}: another function than the table describes"
+    refused(RefusedError, words, source=tmp_path / "burn", tmp_path=tmp_path)
 
 
 def test_missing_last_layer_contradicts_the_config(tmp_path):

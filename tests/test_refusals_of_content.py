@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 
 import portkit
 from portkit.errors import RefusedError, UnreadableError, UsageError
+from portkit.record import warnings_of
 
 # ---------------------------------------------------------------- files
 
@@ -56,6 +57,50 @@ def test_weights_of_another_framework_are_named(tmp_path):
     (tmp_path / "hf" / "tf_model.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
     words = ("tf_model.h5 is TensorFlow's, which portkit does not read",)
     refused(UnreadableError, *words, source=tmp_path / "hf", tmp_path=tmp_path)
+
+
+def test_an_adapter_alone_is_named_with_what_to_do(tmp_path):
+    (tmp_path / "hf").mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (tmp_path / "hf" / name).write_bytes(b"{}")
+    words = (
+        "holds no weights",
+        "adapter_model.safetensors is an adapter, to be merged with merge_and_unload() of peft",
+    )
+    refused(UnreadableError, *words, source=tmp_path / "hf", tmp_path=tmp_path)
+
+
+def test_an_adapter_beside_a_model_is_a_warning(tmp_path):
+    folder = small_model(tmp_path / "hf")
+    (folder / "adapter_model.safetensors").write_bytes(b"")
+    assert [w for w in warnings_of(portkit.inspect(folder)) if w.startswith("adapter_model.safetensors, an adapter")]
+
+
+def test_the_state_of_a_training_is_not_taken_for_weights(tmp_path):
+    folder = small_model(tmp_path / "hf")
+    (folder / "model.safetensors").rename(folder / "mine.safetensors")
+    for name in ("optimizer.pt", "scheduler.pt", "training_args.bin", "rng_state_0.pth", "rng_state.pth", "scaler.pt"):
+        (folder / name).write_bytes(b"")
+    assert portkit.inspect(folder).folder.weights.name == "mine.safetensors"
+    (folder / "mine.safetensors").unlink()
+    refused(UnreadableError, "holds no weights", source=folder, tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("buffer", "warned"),
+    [
+        (np.arange(37)[None], False),
+        (np.arange(37, dtype=np.float16)[None], False),
+        (np.zeros((1, 37), np.int64), False),
+        (np.arange(37)[None, ::-1], True),
+        (np.arange(2, 39)[None], True),
+        (np.ones((1, 37), np.int64), True),
+    ],
+)
+def test_a_buffer_that_is_not_what_it_is_said_to_be_is_a_warning(buffer, warned, tmp_path):
+    source = changed(tmp_path, {"embeddings.position_ids": buffer})
+    words = "embeddings.position_ids does not hold what its framework makes"
+    assert bool([w for w in warnings_of(portkit.inspect(source)) if w.startswith(words)]) is warned
 
 
 @pytest.mark.parametrize("inside", ["0_Transformer", "snapshots/1a2b3c"])

@@ -47,6 +47,10 @@ class Layout(Protocol):
     def formats(self) -> tuple[str, ...]:
         """That it can be written in; the first is the default."""
 
+    @property
+    def shards(self) -> bool:
+        """Whether the weights may be written in several files."""
+
     def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
         """A raw config.json without what a dialect did to it, and that dialect."""
 

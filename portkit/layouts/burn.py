@@ -28,6 +28,7 @@ class BurnLayout:
 
     name = "burn"
     formats = ("bpk", "safetensors", "mpk")
+    shards = False
 
     def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
         """Undo what a dialect did to the config. Raises UnreadableError for an unknown dialect."""
@@ -43,7 +44,7 @@ class BurnLayout:
             )
             raise UnreadableError("cannot read the checkpoint", [problem])
         undone = {k: v for k, v in ours.items() if k in table.config}
-        return {**raw, **undone}, table.dialects[name]
+        return {**raw, **undone, "position_offset": 0}, table.dialects[name]
 
     def write_config(self, folder: Path, model: Model) -> None:
         """Write config.json: bert-burn's fields, those of the crate portkit-burn, and what the dialect changed."""

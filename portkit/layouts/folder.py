@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,10 @@ _WEIGHT_SUFFIXES = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".bpk", ".mpk", ".mpk.gz", ".weights.h5", ".keras", ".h5",
 )  # fmt: skip
 _INDEX_SUFFIXES = (".safetensors.index.json", ".bin.index.json", ".weights.json")
-_NO_WEIGHTS = ("task.weights.h5", "tf_model.h5")  # of no use alone
+_NO_WEIGHTS = (  # of no use alone, or state of a training
+    "task.weights.h5", "tf_model.h5", "adapter_model.safetensors", "adapter_model.bin", "training_args.bin",
+    "optimizer.pt", "optimizer.bin", "scheduler.pt", "scheduler.bin", "scaler.pt", "rng_state*.pth",
+)  # fmt: skip
 _LOOKED_AT = 10_000  # files in folders below, where a folder has no weights
 _PARTS = ("config.json", "task.json", "task.weights.h5")  # no one's whole checkpoint
 _UNREAD = {
@@ -39,6 +43,8 @@ _UNREAD = {
     "rust_model.ot": "rust-bert's",
     "__0_0.distcp": "torch.distributed.checkpoint's",
     "saved_model.pb": "a SavedModel of TensorFlow",
+    "adapter_model.safetensors": "an adapter, to be merged with merge_and_unload() of peft",
+    "adapter_model.bin": "an adapter, to be merged with merge_and_unload() of peft",
 }
 
 
@@ -156,7 +162,8 @@ def _unusual(folder: Path) -> list[Path]:
     files = sorted(
         p
         for p in folder.iterdir()
-        if p.is_file() and p.name.endswith(_WEIGHT_SUFFIXES) and p.name not in (RESIDUE, *_NO_WEIGHTS)
+        if p.is_file() and p.name.endswith(_WEIGHT_SUFFIXES)
+        if not any(fnmatchcase(p.name, pattern) for pattern in (RESIDUE, *_NO_WEIGHTS))
     )
     indexes = sorted(p for p in folder.iterdir() if p.name.endswith(_INDEX_SUFFIXES))
     return indexes or files

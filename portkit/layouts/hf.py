@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from portkit.table.schema import Dialect, Table
     from portkit.tensors import Array, TensorSpec
 
-_OUTDATED = ("torch_dtype", "_name_or_path", "num_labels", "_num_labels")  # transformers 5 no longer writes them
+_NOT_CARRIED = (
+    "torch_dtype", "_name_or_path", "num_labels", "_num_labels",  # transformers 5 no longer writes them
+    "auto_map",  # code beside the source, which is not copied: the class that is written is transformers' own
+)  # fmt: skip
 
 
 class HfLayout:
@@ -25,6 +28,7 @@ class HfLayout:
 
     name = "hf"
     formats = ("safetensors",)
+    shards = True
 
     def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
         """Hugging Face configs have no dialects."""
@@ -32,7 +36,7 @@ class HfLayout:
 
     def write_config(self, folder: Path, model: Model) -> None:
         """Write config.json: the carried fields, those of the table over them, class, dtype and labels."""
-        carried = {k: v for k, v in model.carried.items() if k not in _OUTDATED}
+        carried = {k: v for k, v in model.carried.items() if k not in _NOT_CARRIED}
         raw = write_config(model.table, self.name, model.config, carried)
         raw |= {
             "architectures": [model.task.classes[self.name]],

@@ -33,6 +33,7 @@ class KerasLayout:
 
     name = "keras"
     formats = ("h5",)
+    shards = False
 
     def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
         """Presets have no dialects."""

@@ -16,6 +16,7 @@ from portkit.formats import open_container
 from portkit.formats.container import Container
 from portkit.keras_json import snake_case
 from portkit.layouts.files import read_json
+from portkit.layouts.keras_dtypes import check_dtypes
 from portkit.layouts.keras_names import todays_paths
 from portkit.tensors import same_bits
 
@@ -31,6 +32,7 @@ SHARDS = "model.weights.json"
 TASK = "task.json"
 TASK_WEIGHTS = "task.weights.h5"
 _LINEAR = (None, "linear")
+_BARE = "no config says of which class these weights are: names and shapes alone tell family, task and head"
 _OF_TRANSFORMERS = re.compile(r"(^|/)tf_[a-z_0-9]+/|/layer_\._\d")
 
 Json = dict[str, Any]
@@ -44,6 +46,7 @@ def open_keras(weights: Path, container: Container, config: Path | None, storage
     """
     container = _below_model_weights(weights, container)
     said = read_json(config) if config else _inner_config(weights, container)
+    check_dtypes(said)
     task = weights.with_name(TASK)
     is_preset = config is not None and config.parent == weights.parent and task.is_file()
     raw = _task_config(task, class_of(said)) if is_preset else flat_config(said)
@@ -53,7 +56,8 @@ def open_keras(weights: Path, container: Container, config: Path | None, storage
         head = weights.with_name(TASK_WEIGHTS)
         own = open_container(head) if head.is_file() else Container("hdf5", {}, {})
         container = _whole_task(container, _renamed(own, storage, backbone), backbone)
-    return replace(container, notes=(*container.notes, *_activation_note(raw))), raw
+    notes = _activation_note(raw) if raw else (_BARE,)
+    return replace(container, notes=(*container.notes, *notes)), raw
 
 
 def is_preset(path: Path) -> bool:

@@ -14,12 +14,18 @@ from portkit.runtimes.burn_runtime import run_burn
 from portkit.runtimes.keras_runtime import keras_label, run_keras
 from portkit.runtimes.transformers_runtime import device_label, run_transformers_tensors
 from portkit.tensors import LazyTensor
+from portkit.ties import TIES, untied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from portkit.checkpoint import Checkpoint
     from portkit.runtimes.outputs import Inputs, Outputs
+
+_NOT_THE_FUNCTION = (  # fields that say how to load or to compute, and may ask for what is not installed
+    "id2label", "label2id", "num_labels", "dtype", "torch_dtype", "chunk_size_feed_forward",
+    "attn_implementation", "_attn_implementation", "_attn_implementation_internal", "auto_map",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,30 +96,32 @@ def _run_hf(checkpoint: Checkpoint, inputs: Inputs, asked: Asked) -> Outputs:
 
 def _hf_config(checkpoint: Checkpoint) -> dict[str, Any]:
     """A config that transformers takes, also where the file's own lacks a model_type or counts its labels wrongly."""
-    said = {
-        k: v
-        for k, v in checkpoint.folder.config.items()
-        if k not in ("id2label", "label2id", "num_labels", "dtype", "torch_dtype")
-    }
     values = {
         k: v for k, v in checkpoint.config.values.items() if k not in ("num_labels", "hidden_act") and v is not None
     }
+    raw = checkpoint.folder.config.items()
+    said = {k: v for k, v in raw if k not in _NOT_THE_FUNCTION and not (v is None and k in values)}
     labels = {"num_labels": checkpoint.facts.num_labels} if checkpoint.facts.num_labels else {}
-    return {**values, **said, **labels, "model_type": checkpoint.anatomy.table.layouts["hf"].model_type}
+    ties = {TIES: False} if untied(checkpoint, checkpoint.anatomy.slots) else {}
+    return {**values, **said, **labels, **ties, "model_type": checkpoint.anatomy.table.layouts["hf"].model_type}
 
 
 def _hf_tensors(checkpoint: Checkpoint, like: Mapping[str, str]) -> dict[str, LazyTensor]:
-    """The stored tensors under the names that transformers uses today, rounded as `like` says."""
+    """The stored tensors under the names that transformers uses today, rounded as `like` says.
+
+    A bias that has two names, of which one is tied to the other or dead, goes under both.
+    """
     anatomy = checkpoint.anatomy
     layout = anatomy.table.layouts["hf"]
     front = "" if anatomy.task.bare else layout.prefix
-    named = {}
+    named: dict[str, LazyTensor] = {}
     for logical, stored in anatomy.stored.items():
         slot = anatomy.slots[logical]
         name = slot.name.removeprefix(anatomy.prefix) if slot.row.group in anatomy.table.prefixed else slot.name
         full = front + name if slot.row.group in anatomy.table.prefixed else name
-        tensor = checkpoint.folder.container.tensors[stored]
-        named[full] = rounded(tensor, like.get(logical)).renamed(full)
+        tensor = rounded(checkpoint.folder.container.tensors[stored], like.get(logical))
+        both = (full, slot.place.overruled_by) if slot.place.overruled_by else (full,)
+        named |= {known: tensor.renamed(known) for known in both}
     return named
 
 

@@ -63,6 +63,8 @@ def forward(folder: Path, class_name: str, inputs: Inputs, device: str) -> Outpu
     require_preset(folder, class_name, backbone_name)
     with _explained(f"{class_name} cannot load {folder}"):
         options = {} if class_name == backbone_name else {"preprocessor": None}
+        if issubclass(kind, models.TextClassifier):  # its logits are what is compared, whatever stands behind them
+            options["activation"] = None
         model = kind.from_preset(str(folder.absolute()), dtype="float32", **options)
         _require_loaded(keras, model, folder)
     with _explained(f"{class_name} failed on {device}"), _no_gradients():
