@@ -176,7 +176,10 @@ def _hf_config(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _hf_tensors(checkpoint: Checkpoint, like: Mapping[str, str]) -> dict[str, LazyTensor]:
-    """The stored tensors under the names that transformers uses today, rounded as `like` says."""
+    """The stored tensors under the names that transformers uses today, rounded as `like` says.
+
+    An untied decoder has a bias of its own beside the one of the head, which no forward pass then reads: it fills both.
+    """
     anatomy = checkpoint.anatomy
     layout = anatomy.table.layouts["hf"]
     front = "" if anatomy.task.bare else layout.prefix
@@ -185,6 +188,7 @@ def _hf_tensors(checkpoint: Checkpoint, like: Mapping[str, str]) -> dict[str, La
         slot = anatomy.slots[logical]
         name = slot.name.removeprefix(anatomy.prefix) if slot.row.group in anatomy.table.prefixed else slot.name
         full = front + name if slot.row.group in anatomy.table.prefixed else name
-        tensor = checkpoint.folder.container.tensors[stored]
-        named[full] = _rounded_one(tensor, like.get(logical)).renamed(full)
+        tensor = _rounded_one(checkpoint.folder.container.tensors[stored], like.get(logical))
+        names = [full, *([winner] if (winner := slot.place.overruled_by) and stored.endswith(winner) else [])]
+        named |= {n: tensor.renamed(n) for n in names}
     return named
