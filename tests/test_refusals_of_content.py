@@ -136,6 +136,7 @@ def test_size_that_is_none(value, found, tmp_path):
     ("field", "value", "expected"),
     [
         ("is_decoder", True, "False"),
+        ("is_causal", True, "False"),
         ("add_cross_attention", True, "False"),
         ("position_embedding_type", "relative_key", "'absolute'"),
         ("position_embedding_type", "relative_key_query", "'absolute'"),
