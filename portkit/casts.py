@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+def narrows(dtype: str, to: str) -> bool:
+    """Whether a dtype cannot hold every number of another: "F32" -> "F16"."""
+    return not np.can_cast(NUMPY_DTYPES[dtype], NUMPY_DTYPES[to], "safe")
+
+
 def cast_notes(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """One warning for every lossy cast among (stored dtype, written dtype), with the number of tensors."""
-    lossy = Counter((a, b) for a, b in pairs if not np.can_cast(NUMPY_DTYPES[a], NUMPY_DTYPES[b], "safe"))
+    lossy = Counter((a, b) for a, b in pairs if narrows(a, b))
     return tuple(
         f"{count} tensors are cast from {NUMPY_DTYPES[a].name} to {NUMPY_DTYPES[b].name}, which rounds their numbers"
         for (a, b), count in sorted(lossy.items())

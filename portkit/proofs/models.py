@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from portkit.casts import narrows
 from portkit.errors import MissingRuntimeError, Problem, UsageError
 from portkit.execute import cast
 from portkit.proofs.agreement import Run
@@ -33,7 +34,6 @@ RUNTIMES = ("auto", "own", "reference")
 _NAMES = {"hf": "transformers", "burn": "Burn", "keras": KERAS}
 _COMPUTES = {"hf": DTYPES}  # Burn's CPU backends have no 16-bit floats: whatever is stored, they compute in float32
 
-_HOLD = {"F16": ("F16", "F32", "F64"), "BF16": ("BF16", "F32", "F64"), "F32": ("F32", "F64"), "F64": ("F64",)}
 _TAKES_TENSORS = ("hf",)  # the others run a folder as it lies there, so none of its numbers can be rounded first
 
 
@@ -136,7 +136,7 @@ def _rounded_one(tensor: LazyTensor, dtype: str | None) -> LazyTensor:
 
 def _narrows(tensor: LazyTensor, dtype: str | None) -> bool:
     """Whether a dtype cannot hold every number of the tensor's own."""
-    return dtype is not None and dtype not in _HOLD.get(tensor.spec.dtype, ())
+    return dtype is not None and narrows(tensor.spec.dtype, dtype)
 
 
 def _own_runtime(checkpoint: Checkpoint, inputs: Inputs, device: str, like: Mapping[str, str], dtype: str) -> Outputs:
@@ -183,7 +183,7 @@ def _hf_tensors(checkpoint: Checkpoint, like: Mapping[str, str]) -> dict[str, La
     anatomy = checkpoint.anatomy
     layout = anatomy.table.layouts["hf"]
     front = "" if anatomy.task.bare else layout.prefix
-    named = {}
+    named: dict[str, LazyTensor] = {}
     for logical, stored in anatomy.stored.items():
         slot = anatomy.slots[logical]
         name = slot.name.removeprefix(anatomy.prefix) if slot.row.group in anatomy.table.prefixed else slot.name
