@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from portkit.config import write_config
-from portkit.errors import Problem, UnreadableError
+from portkit.errors import Problem, RefusedError, UnreadableError
 from portkit.formats.burnpack import write_burnpack
 from portkit.formats.named_mpk import write_named_mpk
 from portkit.formats.safetensors_file import write_safetensors
@@ -30,7 +30,11 @@ class BurnLayout:
     formats = ("bpk", "safetensors", "mpk")
 
     def logical_raw(self, raw: Mapping[str, Any], table: Table) -> tuple[Mapping[str, Any], Dialect | None]:
-        """Undo what a dialect did to the config. Raises UnreadableError for an unknown dialect."""
+        """Undo what a dialect did to the config.
+
+        Raises UnreadableError for an unknown dialect, RefusedError for positions that are not the family's.
+        """
+        _require_positions(raw, table)
         ours = raw.get(_OURS)
         if not isinstance(ours, dict):
             return raw, None
@@ -89,6 +93,23 @@ class BurnLayout:
             metadata = {"format": "pt", "producer": "portkit"}
             return {path.name: write_safetensors(path, specs, arrays, metadata=metadata)}
         return {path.name: write_named_mpk(path, specs, arrays, constants=_constants(specs))}
+
+
+def _require_positions(raw: Mapping[str, Any], table: Table) -> None:
+    """portkit-burn counts positions as config.json says; tables are moved as the family has them.
+
+    A file that says nothing is bert-burn's own. The offset of a dialect is the number of rows that it adds.
+    """
+    scheme = table.facts["position_scheme"]
+    expected = {"position_scheme": scheme}
+    expected |= {"position_offset": 0} if scheme == "absolute" and not isinstance(raw.get(_OURS), dict) else {}
+    problems = [
+        Problem(f"config.json {name}", f"{table.family} computes other positions", repr(value), repr(raw[name]))
+        for name, value in expected.items()
+        if raw.get(name) not in (None, value)
+    ]
+    if problems:
+        raise RefusedError("config.json cannot be used", problems)
 
 
 def _constants(specs: Sequence[TensorSpec]) -> dict[str, Any]:
