@@ -155,3 +155,12 @@ def test_what_portkit_writes_of_such_folders_is_loaded_as_it_is(to, tmp_path):
     assert loaded_otherwise(portkit.inspect(tmp_path / "c")) == {}
     assert read_config(tmp_path / "c")["dtype"] == "float32"
     assert len(read_state(tmp_path / "c")) == 57
+
+
+def test_diff_notes_it(tmp_path):
+    source, target = small_model(tmp_path / "a", "bert", TASK), folder(tmp_path / "b", dtype="float16")
+    found = portkit.diff(source, target)
+    (field,) = (f for f in found.fields if f.name.startswith("loading."))
+    assert (field.name, field.state, field.a) == ("loading.config_dtype", "noted", None)
+    assert field.b == "float16, to which transformers rounds weights in F32"
+    assert not [f for f in portkit.diff(source, source).fields if f.name.startswith("loading.")]
