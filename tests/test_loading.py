@@ -164,3 +164,14 @@ def test_diff_notes_it(tmp_path):
     assert (field.name, field.state, field.a) == ("loading.config_dtype", "noted", None)
     assert field.b == "float16, to which transformers rounds weights in F32"
     assert not [f for f in portkit.diff(source, source).fields if f.name.startswith("loading.")]
+
+
+@pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])
+def test_keras_hub_takes_no_notice_of_a_presets_policy(policy, tmp_path):
+    source = small_model(tmp_path / "a", "roberta", "model", type_vocab_size=1)
+    preset = portkit.convert(source, tmp_path / "b", to="keras", verify="none").path
+    config = (preset / "config.json").read_text()
+    assert config.count('"name": "float32"') == 1
+    (preset / "config.json").write_text(config.replace('"name": "float32"', f'"name": "{policy}"'))
+    assert loaded_otherwise(portkit.inspect(preset)) == {}
+    assert facts_proof(source, preset).agrees

@@ -86,10 +86,10 @@ def _config(a: Checkpoint, b: Checkpoint) -> Iterator[FieldDiff]:
 
 
 def _loading(a: Checkpoint, b: Checkpoint) -> Iterator[FieldDiff]:
-    """Where from_pretrained would make another model of a side's files than the one whose tensors are compared."""
+    """Where a framework's own loader would make another model of a side's files than its tensors are."""
     ours, theirs = loaded_otherwise(a), loaded_otherwise(b)
     for part in dict.fromkeys((*ours, *theirs)):
-        note = "from_pretrained would load another model than the tensors compared here"
+        note = "its own loader makes another model of it than the tensors compared here"
         yield _field(f"loading.{part}", ours.get(part), theirs.get(part), note)
 
 

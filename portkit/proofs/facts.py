@@ -251,7 +251,7 @@ def _loading_facts(a: Said, b: Said) -> Iterator[Fact]:
     for part in dict.fromkeys((*ours, *theirs)):
         values = ours.get(part, _AS_READ), theirs.get(part, _AS_READ)
         matters = part in theirs
-        note = "from_pretrained would load another model" if matters else "from_pretrained would not load the source so"
+        note = "its own loader makes another model of it" if matters else "the source's own loader makes another model"
         yield _judged(a, b, part, values, matters=matters, note=note)
 
 

@@ -3,7 +3,8 @@
 portkit gives the tensors of an `hf` folder to transformers under today's names, in their own dtypes, and counts labels
 by the classifier. `from_pretrained` does not: it fills a parameter whose name it does not find with random numbers,
 rounds to the dtype that config.json names, and refuses a classifier of another width. Burn's and Keras' folders are
-loaded by their own programs in the forward proof, which refuse what they do not know.
+loaded by their own programs in the forward proof, which refuse what they do not know. KerasHub 0.32 takes no notice of
+the dtype policy in a preset, but of Keras' own.
 """
 
 from __future__ import annotations
