@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from portkit.config import label_names
 from portkit.formats.hashing import sha256_of
+from portkit.layouts.folder import RESIDUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,13 @@ def overruled(folder: Folder, table: Table, layout: str) -> dict[str, Any]:
         return {}
     same = {p.name: sha256_of(p) for p in folder.weights_files()}.items() <= _written(folder).items()
     return {n: v for n, v in said.items() if same or table.config[n].use == "size"}
+
+
+def changed_files(folder: Folder) -> tuple[str, ...]:
+    """The weights' files and the residue that are not, byte for byte, those that the record describes. Reads them."""
+    paths = [*folder.weights_files(), *([folder.home / RESIDUE] if folder.residue else [])]
+    written = _written(folder)
+    return tuple(p.name for p in paths if written.get(p.name) != sha256_of(p))
 
 
 def labels(folder: Folder) -> tuple[str, ...] | None:

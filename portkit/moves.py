@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from portkit.axes import shape_of
 from portkit.common import POSITIONS
 from portkit.errors import Problem, RefusedError
 from portkit.fold import absorbed, fold, unfolded
+from portkit.table.slots import logical_axes
 from portkit.tensors import FLOATS, NUMPY_DTYPES, LazyTensor, TensorSpec, equal_bits
 from portkit.ties import untied
 
@@ -123,7 +125,8 @@ class _Filler:
         spare = self.source.spare.whole.get(logical)
         folded = logical in unfolded(self.source.anatomy.slots)
         if spare is not None and (logical in self.restored or not folded):
-            return self._twice(self._restored(logical, slot, spare))
+            wrong = self._unfit(logical, slot, spare)
+            return wrong or self._twice(self._restored(logical, slot, spare))
         if folded:
             return [self._made(logical, slot)]
         return Problem(logical, "the target needs it and the source has none", hint=f"{slot.name} would be random")
@@ -138,6 +141,15 @@ class _Filler:
         more = own[0] + shift
         return Move(logical, spare.name, spec, slot, "restored", (max(-more, 0), 0), (max(more, 0), own[1]))
 
+    def _unfit(self, logical: str, slot: Slot, spare: LazyTensor) -> Problem | None:
+        """What is wrong with a tensor of the residue, which anyone may have written."""
+        sizes = self.source.sizes if logical == POSITIONS else self.sizes
+        shape = shape_of(logical_axes(slot, self.source.tables.storages["logical"]), sizes)
+        if spare.spec.shape == shape and spare.spec.dtype in FLOATS:
+            return None
+        hint = "without portkit.residue.safetensors nothing comes back from it"
+        return Problem(f"residue {spare.name}", "does not fit the model", f"{shape} of floats", str(spare.spec), hint)
+
     def _shift(self, logical: str) -> int:
         """How many more rows the target's family reserves in front of a table."""
         rows = "max_position_embeddings"
@@ -148,7 +160,8 @@ class _Filler:
         assert tensor is not None
         (front, back), own, shift = source.growth(logical), slot.growth(self.config.values), self._shift(logical)
         more, lacking = own[0] + shift - front, shift + max(-front, 0)
-        kept = source.spare.front(logical, lacking) if 0 < lacking == more else None
+        width = tensor.spec.shape[-1]
+        kept = source.spare.front(logical, lacking, width) if 0 < lacking == more else None
         row = self.absorbs.get(logical, "")
         move = Move(
             logical,
@@ -185,9 +198,22 @@ def _intact_folds(source: Checkpoint) -> set[str]:
         if stored is None or originals[0] is None or originals[1] is None:
             continue
         first = max(-source.growth(table)[0], 0)
+        if not _foldable(originals[0], originals[1], stored, first):
+            continue
         if equal_bits(fold(originals[0].read()[first:], originals[1].read()[0]), stored.read()):
             intact |= {table, row}
     return intact
+
+
+def _foldable(table: LazyTensor, row: LazyTensor, stored: LazyTensor, first: int) -> bool:
+    """Whether two tensors of a residue are of the shapes that fold into what is stored."""
+    rows, width = stored.spec.shape
+    return (
+        table.spec.shape == (rows + first, width)
+        and row.spec.shape[1:] == (width,)
+        and row.spec.shape[0] > 0
+        and {table.spec.dtype, row.spec.dtype} <= {*FLOATS}
+    )
 
 
 def _overruling(move: Move) -> Move:

@@ -13,8 +13,10 @@ from portkit.casts import cast_notes
 from portkit.checkpoint import Checkpoint, facts_of
 from portkit.common import POSITIONS
 from portkit.errors import Problem, RefusedError, UsageError
+from portkit.fold import absorbed
 from portkit.layouts.base import Model
 from portkit.layouts.registry import layout_of
+from portkit.memory import changed_files
 from portkit.moves import Move, Options, make_moves
 from portkit.pooler import Pooler, target_pooler, was_synthesised
 from portkit.table.load import suggestion
@@ -118,7 +120,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         sizes=sizes,
         changes=changes,
         original=_original(config, changes, fixed),
-        warnings=(*style_notes, *head_notes, *notes, *_made_notes(moves, growth[0])),
+        warnings=(*style_notes, *head_notes, *notes, *_made_notes(moves, growth[0]), *_stale_notes(source, moves)),
     )
 
 
@@ -161,6 +163,21 @@ def _made_notes(moves: list[Move], added: int) -> tuple[str, ...]:
         if m.logical == POSITIONS and m.grow[0] > max(added, 0) and not m.front
     ]  # fmt: skip
     return tuple(notes)
+
+
+def _stale_notes(source: Checkpoint, moves: list[Move]) -> tuple[str, ...]:
+    """A head or pooler that comes back belongs to the weights beside which it was kept. Reads them, if there is one.
+
+    Folded tables are no matter: they come back only where they still are what is stored.
+    """
+    folded = {n for pair in absorbed(source.anatomy.slots.values()).items() for n in pair}
+    back = sorted(m.logical for m in moves if m.how == "restored" and m.logical not in folded)
+    changed = changed_files(source.folder) if back else ()
+    if not changed:
+        return ()
+    names = back[0] if len(back) == 1 else f"{back[0]} and {len(set(back)) - 1} more"
+    what = f"{names} come from the residue, but {', '.join(changed)} changed since it was kept"
+    return (f"{what}: they may not belong to these weights",)
 
 
 def _require_class(table: Table, task: Task, layout: str) -> None:

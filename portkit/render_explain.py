@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from portkit.errors import printable
+
 if TYPE_CHECKING:
     from portkit.explain import Explanation, Stored
     from portkit.homes import Home
@@ -22,7 +24,8 @@ def render_explanation(found: Explanation) -> str:
     lines += [f"  here         {_place(found.stored, found.dimensions)}"] if found.stored else []
     lines += [f"  here         {found.reason}"] if found.reason else []
     lines += [f"  shared       by {name}, which is tied to it" for name in found.shared_by]
-    return "\n".join([*lines, *(line for home in found.homes for line in _home(home, found.stored))])
+    lines += [line for home in found.homes for line in _home(home, found.stored)]
+    return "\n".join(printable(line) for line in lines)
 
 
 def _place(stored: Stored, dimensions: str) -> str:

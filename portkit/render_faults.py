@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from portkit.errors import printable
 from portkit.proofs import PROOFS
 from portkit.proofs.agreement import LIMIT
 
@@ -35,7 +36,7 @@ def render_self_test(result: SelfTest) -> str:
         _LEGEND if result.sound.right else _UNSOUND,
         result.summary,
     ]
-    return "\n".join(lines)
+    return "\n".join(printable(line) for line in lines)
 
 
 def _line(finding: Finding) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from portkit.errors import printable
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -24,11 +26,11 @@ def render_golden_check(verdict: GoldenVerdict, name: str) -> str:
         f"  weights      {verdict.weights or 'the golden holds none'}",
         *(_weights(verdict.weights) if verdict.weights else []),
         *_outputs(verdict),
-        *(f"  {problem}" for problem in verdict.problems),
+        *(line for problem in verdict.problems for line in f"  {problem}".splitlines()),
         *([f"  note         {verdict.note}"] if verdict.note else []),
         str(verdict),
     ]
-    return "\n".join(lines)
+    return "\n".join(printable(line) for line in lines)
 
 
 def _weights(verdict: WeightsVerdict) -> list[str]:

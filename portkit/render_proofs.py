@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from portkit.errors import printable
+from portkit.record import warnings_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -25,13 +28,13 @@ def render_verification(verdict: Verification) -> str:
             f"{c.anatomy.table.family}, {c.anatomy.task.name}"
             for side, c in sides
         ),
-        *(f"warning {note} ({side})" for side, c in sides for note in c.folder.notes),
+        *(f"warning {note} ({side})" for side, c in sides for note in warnings_of(c)),
         *render_proofs(verdict, rest=True),
-        *(f"proof {name:<9}could not look: {error}" for name, error in verdict.errors.items()),
+        *(line for name, error in verdict.errors.items() for line in _lines(f"proof {name:<9}could not look: ", error)),
         *(f"proof {name:<9}not made" for name, result in verdict.results.items() if result == "skipped"),
         verdict.summary,
     ]
-    return "\n".join(lines)
+    return "\n".join(printable(line) for line in lines)
 
 
 def render_proofs(verdict: Verification, *, rest: bool) -> list[str]:
@@ -80,8 +83,13 @@ def render_forward(verdict: ForwardVerdict, *, by_bits: bool) -> list[str]:
         *(_agreement(item) for item in verdict.agreements),
         f"  {verdict}",
         *_changes(verdict),
-        *(f"  {problem}" for problem in verdict.problems),
+        *(line for problem in verdict.problems for line in _lines("  ", problem)),
     ]
+
+
+def _lines(start: str, what: object) -> list[str]:
+    """A problem or an error, whose own lines are kept apart: what is in them is printable already."""
+    return (start + str(what)).splitlines()
 
 
 def _agreement(item: Agreement) -> str:

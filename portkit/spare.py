@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from portkit.tensors import FLOATS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -33,10 +35,11 @@ class Spare:
     foreign: Mapping[str, str] = field(default_factory=dict)
     task: str = ""
 
-    def front(self, logical: str, count: int) -> LazyTensor | None:
-        """The tensor that holds the first `count` rows of a table; None where nothing does."""
+    def front(self, logical: str, count: int, width: int) -> LazyTensor | None:
+        """The tensor that holds the first `count` rows of a table of that width; None where nothing does."""
         for tensor in (self.whole.get(logical), self.rows.get(logical)):
-            if tensor is not None and len(tensor.spec.shape) == 2 and tensor.spec.shape[0] >= count:
+            fits = tensor is not None and tensor.spec.dtype in FLOATS and tensor.spec.shape[1:] == (width,)
+            if tensor is not None and fits and tensor.spec.shape[0] >= count:
                 return tensor
         return None
 

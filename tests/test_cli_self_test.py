@@ -9,7 +9,9 @@ from click.testing import CliRunner
 from hf_folders import small_model
 
 import portkit
+import portkit.api
 from portkit.cli import main
+from portkit.errors import RefusedError
 
 TASK = "sequence_classification"
 
@@ -80,3 +82,12 @@ def test_two_folders_are_needed_without_it(tmp_path):
     result = CliRunner().invoke(main, ["verify", str(tmp_path)])
     assert result.exit_code == 2
     assert "nothing to compare with" in result.output
+
+
+def test_sentences_too_short_to_show_attention(tmp_path):
+    source = small_model(tmp_path / "a", "roberta", "model", max_position_embeddings=5)
+    with pytest.raises(RefusedError, match="too short to show what attention does") as error:
+        portkit.api.self_test(source)
+    assert "expected 4 tokens or more" in str(error.value)
+    longer = small_model(tmp_path / "b", "roberta", "model", max_position_embeddings=6)
+    assert portkit.api.self_test(longer).holds

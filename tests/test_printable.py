@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from safetensors.numpy import load_file, save_file
-from strangers import ONE, model, said
+from strangers import LABELLED, ONE, model, said
 
 import portkit
 from portkit.errors import Problem, RefusedError, printable
@@ -61,6 +62,42 @@ def test_a_problem_keeps_lines_apart():
         "    found    one",
         "             two\\x1b",
     ]
+
+
+FORGED = "a\nportkit verify: PASS tensors=pass facts=pass forward=pass\n\x1b[2K\u202e"
+
+
+@pytest.mark.parametrize("target", ["name", "label"])
+def test_no_name_forges_a_line_of_a_verdict(target, tmp_path):
+    """`portkit verify: PASS` is what jobs look for."""
+    labels = {str(i): f"{FORGED if target == 'label' else ''}{i}" for i in range(5)}
+    model(tmp_path / "a", LABELLED, id2label={str(i): f"x{i}" for i in range(5)})
+    model(tmp_path / "b", LABELLED, {FORGED: ONE}, id2label=labels)
+    words = ("verify", tmp_path / "a", tmp_path / "b", "--runtime", "reference", "--proofs", "tensors,facts")
+    text = said(words, (1,))
+    assert [line for line in text.splitlines() if line.startswith("portkit verify:")] == [
+        "portkit verify: FAIL tensors=pass facts=fail forward=skipped"
+    ]
+    assert "a\\nportkit verify: PASS" in text
+
+
+def test_no_name_forges_a_line_of_other_reports(tmp_path):
+    model(tmp_path / "a", extra={FORGED: ONE})
+    portkit_json = tmp_path / "golden.json"
+    for words, codes in (
+        (("explain", tmp_path / "a", FORGED), (0, 2)),
+        (("golden", "record", tmp_path / "a", portkit_json), (0,)),
+        (("golden", "check", portkit_json, tmp_path / "a"), (0,)),
+    ):
+        said(words, codes)
+
+
+def test_verify_prints_the_warnings_of_both_sides(tmp_path):
+    model(tmp_path / "a", LABELLED)
+    model(tmp_path / "b", LABELLED, id2label={"0": "x"}, layer_norm_eps=None)
+    text = said(("verify", tmp_path / "a", tmp_path / "b", "--proofs", "facts"), (0, 1))
+    assert "warning layer_norm_eps is not in the config; the default of the family's class, 1e-12" in text
+    assert "warning the config names 1 labels, the classifier has 5: the names are not used (target)" in text
 
 
 def test_residue_of_a_conversion_keeps_any_name(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hf_folders import config_for, facts_for, small_model, write_hf
@@ -181,6 +183,7 @@ def test_size_that_is_none(value, found, tmp_path):
     ("field", "value", "expected"),
     [
         ("is_decoder", True, "False"),
+        ("is_causal", True, "False"),
         ("add_cross_attention", True, "False"),
         ("position_embedding_type", "relative_key", "'absolute'"),
         ("position_embedding_type", "relative_key_query", "'absolute'"),
@@ -193,6 +196,23 @@ def test_config_that_asks_for_another_function(family, field, value, expected, t
     source = changed(tmp_path, {}, family=family, config={field: value})
     words = (f"config.json {field}: another function than the table describes", f"expected {expected}")
     refused(RefusedError, *words, source=source, tmp_path=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "field", "value", "expected"),
+    [
+        ("bert", "position_scheme", "padding", "'absolute'"),
+        ("bert", "position_offset", 2, "0"),
+        ("roberta", "position_scheme", "absolute", "'padding'"),
+    ],
+)
+def test_burn_folder_whose_program_counts_other_positions(family, field, value, expected, tmp_path):
+    burn = tmp_path / "burn"
+    portkit.convert(small_model(tmp_path / "hf", family), burn, to="burn", verify="none")
+    config = json.loads((burn / "config.json").read_text())
+    (burn / "config.json").write_text(json.dumps({**config, field: value}))
+    words = (f"config.json {field}: another function", f"expected {expected}", f"found    {value!r}")
+    refused(RefusedError, *words, source=burn, tmp_path=tmp_path)
 
 
 def test_activation_that_burn_lacks(tmp_path):

@@ -136,6 +136,30 @@ def test_untied_decoder_computes_the_same_in_transformers(family, tmp_path):
     assert all(found[name].tobytes() == array.tobytes() for name, array in expected.items())
 
 
+@pytest.mark.hf
+@pytest.mark.parametrize(("family", "head"), [("bert", "cls.predictions"), ("roberta", "lm_head")])
+def test_untied_decoder_is_proved_in_transformers_and_burn(family, head, tmp_path):
+    """Its bias is the decoder's own; the other one, which training never touches then, is read by nothing."""
+    other = np.random.default_rng(9).normal(0, 0.2, (24, 61)).astype(np.float32)
+    facts, state = whole_state(family, **{"masked_lm.decoder.kernel": other})
+    state[f"{head}.decoder.bias"] = state[f"{head}.bias"]
+    state[f"{head}.bias"] = np.zeros_like(state[f"{head}.bias"])
+    source = write_hf(tmp_path / "hf", state, config_for(family, facts, tie_word_embeddings=False))
+    portkit.convert(source, tmp_path / "burn", to="burn")
+    back = portkit.convert(tmp_path / "burn", tmp_path / "back", to="hf")
+    assert back.verification.results == dict.fromkeys(("tensors", "facts", "forward"), "pass")
+    assert portkit.verify(source, tmp_path / "back").holds
+
+
+@pytest.mark.hf
+def test_untied_model_without_its_decoders_bias_is_none_that_transformers_loads(tmp_path):
+    facts, state = whole_state("bert")
+    del state["cls.predictions.decoder.bias"]
+    source = write_hf(tmp_path / "hf", state, config_for("bert", facts, tie_word_embeddings=False))
+    verdict = portkit.verify(source, source, proofs=("forward",))
+    assert "cls.predictions.decoder.bias: a parameter that no tensor fills" in str(verdict.errors["forward"])
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_tied_decoder_stored_twice_is_written_once(family, tmp_path):
     facts, state = whole_state(family)

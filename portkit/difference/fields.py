@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from portkit.config import class_names
 from portkit.difference.result import FieldDiff
 from portkit.pooler import inspect_pooler
+from portkit.proofs.loading import loaded_otherwise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ _COMMON = ("model_type", "architectures", "id2label", "label2id", "num_labels", 
 
 def compare_fields(a: Checkpoint, b: Checkpoint) -> tuple[FieldDiff, ...]:
     """Everything besides tensors that two checkpoints say of themselves. Reads the poolers' numbers."""
-    return (*_facts(a, b), _labels(a, b), _pooler(a, b), *_config(a, b), *_unread(a, b))
+    return (*_facts(a, b), _labels(a, b), _pooler(a, b), *_config(a, b), *_loading(a, b), *_unread(a, b))
 
 
 def _facts(a: Checkpoint, b: Checkpoint) -> Iterator[FieldDiff]:
@@ -76,6 +77,14 @@ def _config(a: Checkpoint, b: Checkpoint) -> Iterator[FieldDiff]:
             note = "for training only" if uses == {"training"} else "its tensors are compared below"
             values = (a.config.values.get(name), b.config.values.get(name))
             yield _field(f"config.{name}", *values, note, _defaulted(name, a, b))
+
+
+def _loading(a: Checkpoint, b: Checkpoint) -> Iterator[FieldDiff]:
+    """Where a framework's own loader would make another model of a side's files than its tensors are."""
+    ours, theirs = loaded_otherwise(a), loaded_otherwise(b)
+    for part in dict.fromkeys((*ours, *theirs)):
+        note = "its own loader makes another model of it than the tensors compared here"
+        yield _field(f"loading.{part}", ours.get(part), theirs.get(part), note)
 
 
 def _unread(a: Checkpoint, b: Checkpoint) -> Iterator[FieldDiff]:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from portkit.errors import Problem, RefusedError
 from portkit.faults.catalogue import Fault, load_faults
 from portkit.faults.inject import Faulty, inject
 from portkit.proofs import PROOFS
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from portkit.runtimes.outputs import Inputs
 
 TOKENS = 48  # of the longest row
+_FEWEST = 2
 _SPARE = 2  # positions that programs with shifted positions read beyond
 _REFERENCE = How(runtime="reference")
 
@@ -176,8 +178,15 @@ class Bench:
 
 
 def short_inputs(source: Facts, target: Facts) -> Inputs:
-    """Inputs that both models take, and programs that read positions a few rows too far."""
+    """Inputs that both models take, and programs that read positions a few rows too far.
+
+    Raises RefusedError for models whose sentences are so short that no token can look at another.
+    """
     facts = shared_facts(source, target)
-    length = max(1, min(TOKENS, facts.usable_length - _SPARE))
+    length = min(TOKENS, facts.usable_length - _SPARE)
+    if length < _FEWEST:
+        expected, found = f"{_FEWEST + _SPARE} tokens or more", f"{facts.usable_length}"
+        problem = Problem("the longest sentence", "too short to show what attention does", expected, found)
+        raise RefusedError("the self-test needs longer sentences", [problem])
     facts = replace(facts, max_position_embeddings=facts.first_position + length)
     return choose_inputs(facts, avoid=(source.pad_token_id, target.pad_token_id))

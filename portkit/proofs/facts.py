@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from portkit.config import numbered_labels
 from portkit.facts import Facts
+from portkit.proofs.loading import loaded_otherwise
 from portkit.runtimes.outputs import VOCABULARY_TASKS
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ Value = str | int | float | bool | None
 
 EQUAL, DIFFERS, UNKNOWN = "equal", "differs", "unknown"
 _TIED = "tie_word_embeddings"  # whether training moves two tensors as one; their numbers are compared as tensors
+_AS_READ = "as loaded"
 _LONGEST = 80  # characters of a value in a report
 _SAME_EPSILON = 1e-6  # relative: 1e-5 that went through float32 is still the same function
 
@@ -98,7 +100,7 @@ def compare_facts(source: Checkpoint, target: Checkpoint, announced: Mapping[str
     """
     a, b = Said.of(source), Said.of(target)
     rules = (_shape_facts, _table_facts, _position_facts, _function_facts, _head_facts, _label_facts, _other_facts)
-    facts = [fact for rule in rules for fact in rule(a, b)]
+    facts = [fact for rule in (*rules, _loading_facts) for fact in rule(a, b)]
     return FactsVerdict(tuple(replace(f, announced=f.name in announced and f.status != EQUAL) for f in facts))
 
 
@@ -242,6 +244,16 @@ def _other_facts(a: Said, b: Said) -> Iterator[Fact]:
         note = "only training reads it" if trains else ""
         if values != (None, None):
             yield _judged(a, b, name, values, matters=not trains, note=note)
+
+
+def _loading_facts(a: Said, b: Said) -> Iterator[Fact]:
+    """Where the target's own loader would make another model of its files than the one that was compared."""
+    ours, theirs = (loaded_otherwise(s.checkpoint) for s in (a, b))
+    for part in dict.fromkeys((*ours, *theirs)):
+        values = ours.get(part, _AS_READ), theirs.get(part, _AS_READ)
+        matters = part in theirs
+        note = "its own loader makes another model of it" if matters else "the source's own loader makes another model"
+        yield _judged(a, b, part, values, matters=matters, note=note)
 
 
 def _said(value: Value) -> str:

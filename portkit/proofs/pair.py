@@ -12,6 +12,7 @@ from portkit.proofs.facts import announced_by, compare_facts
 from portkit.proofs.models import How, prove_forward
 from portkit.proofs.tensors import prove_tensors
 from portkit.table.load import suggestion
+from portkit.tensors import turned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from portkit.proofs.facts import FactsVerdict
     from portkit.proofs.tensors import TensorVerdict
     from portkit.runtimes.outputs import Inputs
+    from portkit.tensors import Array, LazyTensor
 
 PASS, FAIL, ERROR, SKIPPED = "pass", "fail", "error", "skipped"
 
@@ -145,11 +147,25 @@ def with_residue(plan: Plan, how: tuple[How, How]) -> tuple[Checkpoint, tuple[Ho
     if back <= parts:
         return source, how
     facts, told = source.facts, plan.model.facts
+    source = replace(source, borrowed={**_tied_in(plan), **source.borrowed})
     head = replace(
         facts, task=told.task, head_style=told.head_style, num_labels=told.num_labels, has_pooler=told.has_pooler
     )
     anatomy = replace(source.anatomy, task=plan.model.task)
     return replace(source, facts=head, anatomy=anatomy), (replace(how[0], runtime="reference"), how[1])
+
+
+def _tied_in(plan: Plan) -> dict[str, LazyTensor]:
+    """What a head that comes back shares with the model: its decoder, unless the residue has one of its own."""
+    rows = plan.model.table.rows_of(plan.model.task.groups)
+    places = {f"{row.name}.{part}": place for row in rows for part, place in row.places[plan.layout].items()}
+    moved, own = {m.logical for m in plan.moves}, plan.source.logical()
+    shared = {n: own[p.tied] for n, p in places.items() if p.tied in own and n not in own and n not in moved}
+    return {n: turned(replace(t.spec, name=n, shape=t.spec.shape[::-1]), _transposed(t)) for n, t in shared.items()}
+
+
+def _transposed(tensor: LazyTensor) -> Callable[[], Array]:
+    return lambda: tensor.read().T
 
 
 def require_proofs(proofs: Collection[str]) -> None:
