@@ -151,15 +151,6 @@ def test_untied_decoder_is_proved_in_transformers_and_burn(family, head, tmp_pat
     assert portkit.verify(source, tmp_path / "back").holds
 
 
-@pytest.mark.hf
-def test_untied_model_without_its_decoders_bias_is_none_that_transformers_loads(tmp_path):
-    facts, state = whole_state("bert")
-    del state["cls.predictions.decoder.bias"]
-    source = write_hf(tmp_path / "hf", state, config_for("bert", facts, tie_word_embeddings=False))
-    verdict = portkit.verify(source, source, proofs=("forward",))
-    assert "cls.predictions.decoder.bias: a parameter that no tensor fills" in str(verdict.errors["forward"])
-
-
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_tied_decoder_stored_twice_is_written_once(family, tmp_path):
     facts, state = whole_state(family)

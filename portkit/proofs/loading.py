@@ -45,7 +45,7 @@ def _names(checkpoint: Checkpoint) -> str:
     strange = [name for logical, name in anatomy.stored.items() if not _known(checkpoint, anatomy.slots[logical], name)]
     lacking = [*_lacking(checkpoint)]
     said = [f"{len(strange)} that transformers does not load, such as {strange[0]}"] if strange else []
-    return "; ".join([*said, *(f"none for {name}, which would be random" for name in lacking)])
+    return "; ".join([*said, *(f"none for {name}, which transformers would make up" for name in lacking)])
 
 
 def _known(checkpoint: Checkpoint, slot: Slot, stored: str) -> bool:
@@ -56,16 +56,14 @@ def _known(checkpoint: Checkpoint, slot: Slot, stored: str) -> bool:
 
 
 def _lacking(checkpoint: Checkpoint) -> Iterator[str]:
-    """Parameters of a model that is said not to be tied, and whose file leaves out what only a tied one may."""
+    """Biases that an untied decoder reads and that the file leaves out, as only a tied one may."""
     anatomy = checkpoint.anatomy
     if checkpoint.config.values.get("tie_word_embeddings") is not False:
         return
     for logical, slot in anatomy.slots.items():
-        stored = anatomy.stored.get(logical, "")
-        if slot.place.tied and not stored:
-            yield slot.name
-        if slot.place.overruled_by and not stored.endswith(slot.place.overruled_by):
-            yield slot.place.overruled_by
+        other = slot.place.overruled_by
+        if other and not anatomy.stored.get(logical, "").endswith(other):
+            yield other
 
 
 def _dtype(checkpoint: Checkpoint) -> str:

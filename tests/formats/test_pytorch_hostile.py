@@ -113,7 +113,7 @@ def test_a_foreign_file_and_a_missing_torch_are_said(tmp_path, monkeypatch):
         read_pytorch(put(tmp_path, b"version https://git-lfs.github.com/spec/v1\n"))
     path = put(tmp_path, zip_file({"a": PAIR}, {"0": floats(1, 2)}))
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingRuntimeError, match=r"reading a PyTorch pickle needs torch\n.*portkit\[hf\]"):
+    with pytest.raises(MissingRuntimeError, match=r"reading a PyTorch pickle needs torch\n.*pip install torch"):
         read_pytorch(path)
 
 
