@@ -1,4 +1,4 @@
-"""Casts that lose something: digits, which is a warning, or a number that becomes infinite, which is an error."""
+"""Casts, and which of them lose something: digits, which is a warning, or a number that becomes infinite, an error."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ from portkit.tensors import NUMPY_DTYPES, Array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+
+def cast(array: Array, dtype: str) -> Array:
+    """The array in another dtype, rounded to nearest even; itself when the dtype is right."""
+    target = NUMPY_DTYPES[dtype]
+    if array.dtype == target:
+        return array
+    with np.errstate(over="ignore"):  # what becomes infinite is reported, not raised
+        return array.astype(target)
 
 
 def rounds(stored: str, written: str) -> bool:

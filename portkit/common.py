@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from portkit.checkpoint import Checkpoint, reserved_positions
-from portkit.fold import absorbed, fold
+from portkit.fold import absorbed, fold, folded_dtype
 from portkit.tensors import LazyTensor
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def _folded(side: Checkpoint, other: Checkpoint) -> tuple[dict[str, LazyTensor],
 
 
 def _fold_of(table: LazyTensor, row: LazyTensor) -> LazyTensor:
-    return LazyTensor(table.spec, lambda: fold(table.read(), row.read()[0]))
+    spec = replace(table.spec, dtype=folded_dtype(table.spec.dtype))
+    return LazyTensor(spec, lambda: fold(table.read(), row.read()[0]))
 
 
 def _front(side: Checkpoint) -> tuple[int, int]:

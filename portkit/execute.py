@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from portkit.axes import move
+from portkit.casts import cast
 from portkit.fold import fold
 from portkit.layouts.registry import layout_of
 from portkit.table.slots import logical_axes
@@ -82,15 +83,6 @@ def grown(array: Array, cut: tuple[int, int], grow: tuple[int, int], front: Arra
         return rows
     first, last = (np.zeros((n, *rows.shape[1:]), rows.dtype) for n in grow)
     return np.concatenate([first if front is None else front[: grow[0]].astype(rows.dtype), rows, last])
-
-
-def cast(array: Array, dtype: str) -> Array:
-    """The array in another dtype, rounded to nearest even; itself when the dtype is right."""
-    target = NUMPY_DTYPES[dtype]
-    if array.dtype == target:
-        return array
-    with np.errstate(over="ignore"):  # what becomes infinite is reported, not raised
-        return array.astype(target)
 
 
 def _moved(plan: Plan, step: Move, seen: Seen) -> Array:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from portkit.axes import shape_of
+from portkit.casts import cast
 from portkit.common import POSITIONS
 from portkit.errors import Problem, RefusedError
-from portkit.fold import absorbed, fold, unfolded
+from portkit.fold import absorbed, fold, folded_dtype, unfolded
 from portkit.table.slots import logical_axes
 from portkit.tensors import FLOATS, NUMPY_DTYPES, LazyTensor, TensorSpec, equal_bits
 from portkit.ties import untied
@@ -163,16 +164,18 @@ class _Filler:
         width = tensor.spec.shape[-1]
         kept = source.spare.front(logical, lacking, width) if 0 < lacking == more else None
         row = self.absorbs.get(logical, "")
+        row = row if source.stored(row) else ""
+        spec = self._spec(slot, own, tensor.spec.dtype)
         move = Move(
             logical,
             tensor.name,
-            self._spec(slot, own, tensor.spec.dtype),
+            replace(spec, dtype=folded_dtype(spec.dtype)) if row else spec,
             slot,
             "moved" if logical in source.anatomy.stored else "copied",
             (max(-more, 0), back),
             (max(more, 0), own[1]),
             kept.name if kept else "",
-            row if source.stored(row) else "",
+            row,
         )
         return self._twice(move)
 
@@ -200,7 +203,8 @@ def _intact_folds(source: Checkpoint) -> set[str]:
         first = max(-source.growth(table)[0], 0)
         if not _foldable(originals[0], originals[1], stored, first):
             continue
-        if equal_bits(fold(originals[0].read()[first:], originals[1].read()[0]), stored.read()):
+        folded = fold(originals[0].read()[first:], originals[1].read()[0])
+        if equal_bits(cast(folded, stored.spec.dtype), stored.read()):
             intact |= {table, row}
     return intact
 

@@ -153,7 +153,7 @@ def _said_untied(config: Config, moves: list[Move]) -> Config:
 
 
 def _made_notes(moves: list[Move], added: int) -> tuple[str, ...]:
-    """What the target holds that no file said: zeros in the place of what another layout has no place for."""
+    """What the target holds that no file said: zeros where another layout has no place, sums with more digits."""
     notes = [
         f"{m.logical} is made of zeros: the source has it folded into another table" for m in moves
         if m.how == "zeros" and not m.logical.startswith("pooler.")
@@ -162,6 +162,12 @@ def _made_notes(moves: list[Move], added: int) -> tuple[str, ...]:
         f"{m.logical}: its first {m.grow[0]} rows, which no token reads, are made of zeros" for m in moves
         if m.logical == POSITIONS and m.grow[0] > max(added, 0) and not m.front
     ]  # fmt: skip
+    halves = {m.target.dtype for m in moves} & {"F16", "BF16"}
+    notes += [
+        f"{m.logical} is written in float32: {m.absorbs} is folded into it, and 16 bits would round the sum"
+        for m in moves
+        if m.absorbs and halves and m.target.dtype == "F32"
+    ]
     return tuple(notes)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 
+import ml_dtypes
+import numpy as np
 import pytest
-from hf_folders import assert_same_state, read_state, small_model
+from hf_folders import assert_same_state, config_for, facts_for, read_state, saved_state, small_model, write_hf
 
 import portkit
 from portkit.runtimes.burn_runtime import burn_available
@@ -26,6 +28,23 @@ def proved(source, target, to, **options):
     assert result.verification.results == {"tensors": "pass", "facts": "pass", "forward": "pass"}
     assert not any(run.stood_in for run in result.forward.runs)
     return result
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"), [(np.float16, None), (ml_dtypes.bfloat16, None), (np.float32, "float16")], ids=str
+)
+def test_a_fold_of_16_bit_tables_is_as_exact_as_the_rest(stored, asked, tmp_path):
+    facts = facts_for("roberta", "sequence_classification")
+    source = write_hf(tmp_path / "hf", saved_state(facts, dtype=stored), config_for("roberta", facts))
+    there = proved(source, tmp_path / "keras", "keras", dtype=asked)
+    assert there.forward.worst.ratio < 3
+    said = "embeddings.position.table is written in float32: embeddings.type.table is folded into it"
+    assert [w for w in there.warnings if said in w]
+    assert {m.target.dtype for m in there.plan.moves if m.absorbs} == {"F32"}
+    back = proved(tmp_path / "keras", tmp_path / "back", "hf")
+    assert back.forward.worst.ratio < 3
+    if asked is None:
+        assert_same_state(read_state(tmp_path / "back"), read_state(source))
 
 
 @pytest.mark.real

@@ -10,9 +10,9 @@ from functools import reduce
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from portkit.casts import cast
 from portkit.difference.blocks import narrower
 from portkit.difference.result import Finding, TensorDiff
-from portkit.execute import cast
 from portkit.tensors import FLOATS, bits
 
 if TYPE_CHECKING:

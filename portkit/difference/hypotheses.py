@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from portkit.casts import cast
 from portkit.difference.blocks import BLOCK, blocks
 from portkit.difference.guess import Guess, Pair
 from portkit.difference.order import heads_exchanged, padded, permuted, shifted, transposed
 from portkit.difference.result import Finding
-from portkit.execute import cast
 from portkit.tensors import NUMPY_DTYPES, dtype_name, equal_bits
 
 if TYPE_CHECKING:

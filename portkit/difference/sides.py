@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from portkit.casts import cast
 from portkit.common import POSITIONS, in_order
 from portkit.difference.blocks import narrower
 from portkit.difference.result import Side
-from portkit.execute import cast
 from portkit.table.slots import expand, logical_axes
 from portkit.tensors import FLOATS, dtype_name
 

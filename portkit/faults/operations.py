@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portkit.execute import cast
+from portkit.casts import cast
 from portkit.runtimes.reference import positions
 from portkit.table.expr import evaluate
 from portkit.tensors import dtype_name

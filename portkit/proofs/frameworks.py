@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from portkit.casts import rounds
+from portkit.casts import cast, rounds
 from portkit.errors import MissingRuntimeError
-from portkit.execute import cast
 from portkit.proofs.presets import preset_of
 from portkit.runtimes import burn_runtime, transformers_runtime
 from portkit.runtimes.burn_runtime import run_burn

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from portkit.accounting import backbone_words, changes_function
+from portkit.casts import cast
 from portkit.common import in_common
-from portkit.execute import cast
 from portkit.tensors import bits, equal_bits, same_bits
 
 if TYPE_CHECKING:
