@@ -135,7 +135,6 @@ impl BertModel {
     /// [`Error::Inputs`] if the batch does not fit the model.
     pub fn encode(&self, batch: &Batch) -> Result<BertOutput> {
         let embedded = self.embeddings.forward(batch)?;
-        // Burn fills masked scores with -1e4: the softmax turns them into a float32 weight of exactly 0.
         let padding = TensorData::new(batch.padding(), batch.shape());
         let padding = Tensor::<2, Bool>::from_data(padding, &embedded.device());
         let mut hidden_states = vec![embedded.clone()];
@@ -150,7 +149,7 @@ impl BertModel {
 }
 
 fn encoder(config: &ModelConfig, device: &Device) -> TransformerEncoder {
-    TransformerEncoderConfig::new(
+    let mut encoder = TransformerEncoderConfig::new(
         config.hidden_size,
         config.intermediate_size,
         config.num_attention_heads,
@@ -159,7 +158,12 @@ fn encoder(config: &ModelConfig, device: &Device) -> TransformerEncoder {
     .with_dropout(config.hidden_dropout_prob)
     .with_activation(config.hidden_act.for_encoder())
     .with_layer_norm_eps(config.layer_norm_eps)
-    .init(device)
+    .init(device);
+    for layer in &mut encoder.layers {
+        // Burn's own -1e4 is above what real tokens may score: the padding would win. transformers fills with this, too.
+        layer.mha.min_float = f32::MIN.into();
+    }
+    encoder
 }
 
 pub(crate) fn layer_norm(config: &ModelConfig, eps: f64, device: &Device) -> LayerNorm {

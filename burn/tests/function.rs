@@ -2,6 +2,7 @@
 
 mod common;
 
+use burn::module::Param;
 use burn::nn::Linear;
 use burn::nn::transformer::TransformerEncoderLayer;
 use burn::tensor::activation::softmax;
@@ -116,6 +117,19 @@ fn a_masked_token_has_no_weight_at_all() {
         first_row(&output.last_hidden_state(), 3)
     };
     assert_eq!(run(1), run(8));
+}
+
+#[test]
+fn padding_stays_masked_where_every_score_is_below_minus_ten_thousand() {
+    let mut model: BertModel = random(&config(json!({})));
+    for layer in &mut model.encoder.layers {
+        let bias = |value: f32| Some(Param::from_tensor(Tensor::full([6], value, &cpu())));
+        layer.mha.query.bias = bias(300.0);
+        layer.mha.key.bias = bias(-300.0); // every score is about 2 * 300 * -300 / sqrt(2)
+    }
+    let alone = model.forward(&Batch::new([1, 3], vec![2, 9, 3]).unwrap()).unwrap();
+    let padded = model.forward(&Batch::padded(&[vec![2, 9, 3], vec![2, 5, 7, 10, 3]], 1).unwrap()).unwrap();
+    assert_close(first_row(&padded.hidden_states[2], 3), first_row(&alone.hidden_states[2], 3));
 }
 
 #[test]

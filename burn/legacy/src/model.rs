@@ -98,10 +98,15 @@ fn encoder<B: Backend>(config: &ModelConfig, device: &B::Device) -> TransformerE
         HiddenAct::Relu => ActivationConfig::Relu,
     };
     let (heads, layers) = (config.num_attention_heads, config.num_hidden_layers);
-    TransformerEncoderConfig::new(config.hidden_size, config.intermediate_size, heads, layers)
-        .with_activation(activation)
-        .with_layer_norm_eps(config.layer_norm_eps)
-        .init(device)
+    let mut encoder =
+        TransformerEncoderConfig::new(config.hidden_size, config.intermediate_size, heads, layers)
+            .with_activation(activation)
+            .with_layer_norm_eps(config.layer_norm_eps)
+            .init(device);
+    for layer in &mut encoder.layers {
+        layer.mha.min_float = f32::MIN.into(); // Burn's own -1e4 is above what real tokens may score
+    }
+    encoder
 }
 
 pub fn linear<B: Backend>(config: &ModelConfig, scores: usize, device: &B::Device) -> Linear<B> {
