@@ -78,7 +78,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     sizes = _sizes(table, slots, config)
     form = _form(options)
     moves = sorted(make_moves(source, slots, config, sizes, options, pooler), key=lambda m: m.target.name)
-    config = _said_untied(config, moves)
+    config = _said_tied(config, slots, moves)
     from_file = [m for m in moves if m.how not in ("zeros", "restored")]
     notes += cast_notes((source.folder.container.tensors[m.source].spec.dtype, m.target.dtype) for m in from_file)
     used = [Used(m.source, m.logical, m.cut[0], m.absorbs) for m in from_file]
@@ -146,10 +146,12 @@ def _needless(source: Checkpoint, pooler: Pooler, moves: list[Move]) -> dict[str
     return {**undone, "pooler.kernel": why, "pooler.bias": why}
 
 
-def _said_untied(config: Config, moves: list[Move]) -> Config:
-    """The config of a target that stores what could be tied: every version of its framework then reads both."""
+def _said_tied(config: Config, slots: Mapping[str, Slot], moves: list[Move]) -> Config:
+    """The config of a target says of what could be tied whether it is: every version of its framework reads that."""
+    if not any(slot.place.tied for slot in slots.values()):
+        return config
     own = any(move.slot.place.tied for move in moves)
-    return replace(config, values={**config.values, TIES: False}) if own else config
+    return replace(config, values={**config.values, TIES: not own})
 
 
 def _made_notes(moves: list[Move], added: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ def untied(source: Checkpoint, slots: Mapping[str, Slot]) -> frozenset[str]:
 
     Reads a stored one and what it would be tied to, unless the config says that they are not tied.
     """
-    return frozenset(k for k, s in slots.items() if s.place.tied and not _is_tied(source, k, s.place.tied))
+    return frozenset(k for k, s in slots.items() if s.place.tied and not _is_tied(source, k, s))
 
 
 def contradictions(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -52,17 +52,18 @@ def one_bias(checkpoint: Checkpoint) -> tuple[str, ...]:
     )
 
 
-def _is_tied(source: Checkpoint, logical: str, to: str) -> bool:
+def _is_tied(source: Checkpoint, logical: str, slot: Slot) -> bool:
     """Whether a kernel that may be tied to a table is: not stored, or not said to be untied and of the same numbers.
 
-    One that an earlier conversion kept aside counts as stored.
+    One that an earlier conversion kept aside counts as stored. A layout that has no name for it always ties: there the
+    numbers decide, whatever is said.
     """
     tensors = {**source.spare.whole, **source.logical()}
     if logical not in source.anatomy.stored and logical not in source.spare.whole:
         return True
-    if source.config.values.get(TIES) is False:
+    if slot.name and source.config.values.get(TIES) is False:
         return False
-    return same_bits(_turned(tensors[logical]), tensors[to])
+    return same_bits(_turned(tensors[logical]), tensors[slot.place.tied])
 
 
 def _turned(tensor: LazyTensor) -> LazyTensor:

@@ -77,6 +77,20 @@ def test_a_decoder_of_its_own_is_proved_both_ways(family, without, config, tmp_p
     assert read_state(tmp_path / "back").keys() >= {f"{HEADS[family]}.{n}" for n in ("decoder.weight", "decoder.bias")}
 
 
+@pytest.mark.parametrize("family", HEADS)
+def test_an_untied_decoder_of_the_same_numbers_goes_where_all_are_tied(family, tmp_path):
+    facts = facts_for(family, "masked_lm")
+    state = saved_state(facts)
+    words = next(array for name, array in state.items() if name.endswith("word_embeddings.weight"))
+    state |= {f"{HEADS[family]}.decoder.weight": words, f"{HEADS[family]}.decoder.bias": state[f"{HEADS[family]}.bias"]}
+    source = write_hf(tmp_path / "hf", state, config_for(family, facts, tie_word_embeddings=False))
+    portkit.convert(source, tmp_path / "keras", to="keras", verify="tensors")
+    portkit.convert(tmp_path / "keras", tmp_path / "back", to="hf", verify="tensors")
+    assert read_config(tmp_path / "back")["tie_word_embeddings"] is True
+    assert f"{HEADS[family]}.decoder.weight" not in read_state(tmp_path / "back")
+    assert portkit.diff(source, tmp_path / "back").equal
+
+
 def test_a_decoder_that_is_nowhere_is_refused(tmp_path):
     source = with_decoder(tmp_path / "hf", "bert", ("decoder.weight",), tie_word_embeddings=False)
     words = r"decoder\.weight: is not in the file, and tie_word_embeddings is false: it would be random\s+hint\s+set"
