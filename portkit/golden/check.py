@@ -15,7 +15,7 @@ model can be far larger than the rest. That of a sketch is the one over the whol
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, UsageError
+from portkit.golden.facts import facts_said
 from portkit.golden.form import Expected, Golden, Run, parsed
 from portkit.golden.reading import read_golden
 from portkit.golden.sketch import sketch_of
@@ -68,9 +69,11 @@ def golden_check(
 
 
 def _compare_facts(golden: Golden, checkpoint: Checkpoint) -> FactsVerdict:
-    found = asdict(checkpoint.facts)
-    differing = tuple((name, said, found[name]) for name, said in golden.facts.items() if found[name] != said)
-    return FactsVerdict(len(golden.facts), differing)
+    """Names of classes are compared where both sides have some."""
+    found = facts_said(checkpoint)
+    compared = {name: said for name, said in golden.facts.items() if name in found}
+    differing = tuple((name, said, found[name]) for name, said in compared.items() if found[name] != said)
+    return FactsVerdict(len(compared), differing)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError
-from portkit.facts import Facts
 from portkit.formats.source import read_small
 from portkit.formats.strict_json import parse_object
+from portkit.golden.facts import NAMES
 from portkit.golden.form import VERSION, Expected, Fingerprint, Golden, Run
 from portkit.proofs.given import MAX_TOKENS
 from portkit.table.load import suggestion
@@ -108,7 +108,7 @@ class _Reader:
 
     def _facts(self, value: object) -> dict[str, Any]:
         facts = self._object("facts", value)
-        self._keys("facts", facts, Facts.__dataclass_fields__)
+        self._keys("facts", facts, NAMES)
         for name, fact in facts.items():
             if not (fact is None or isinstance(fact, (str, int, float))):
                 self._wrong(f"facts.{name}", "a word, a number, true, false or null", fact)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import portkit
 from portkit.checkpoint import Checkpoint, open_checkpoint
 from portkit.errors import Problem, RefusedError
 from portkit.formats.write import replacing
+from portkit.golden.facts import facts_said
 from portkit.golden.form import Expected, Golden, Run, dump, printed, rows_of
 from portkit.golden.sketch import sketch_of
 from portkit.golden.weights import fingerprints_of
@@ -72,7 +72,7 @@ def _record(checkpoint: Checkpoint, inputs: Inputs, device: str, about: str) -> 
             "device": device,
         },
         versions=_versions(checkpoint, run.runtime),
-        facts=asdict(checkpoint.facts),
+        facts=facts_said(checkpoint),
         outputs={name: _expected(name, outputs[name], inputs) for name in names},
         weights=fingerprints_of(checkpoint.logical()),
         **rows_of(inputs),

@@ -353,3 +353,25 @@ def test_what_cannot_be_looked_at_is_three_and_wrong_usage_is_two(tmp_path):
     assert "is already there" in run("golden", "record", source, out, code=3)
     assert "No such option" in run("golden", "check", out, source, "--what", code=2)
     assert "Missing argument 'CHECKPOINT'" in run("golden", "check", out, code=2)
+
+
+def named(path, names):
+    """The same folder with these names of its classes."""
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    config["id2label"] = {str(i): name for i, name in enumerate(names)}
+    (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return path
+
+
+def test_exchanged_names_of_classes_are_found(tmp_path):
+    source = named(hf_folder(tmp_path / "hf", "bert", "sequence_classification"), ["a", "b, c", "d", "é", "f"])
+    golden, out = recorded(source)
+    assert golden.facts["labels"] == '["a", "b, c", "d", "é", "f"]'
+    portkit.convert(source, tmp_path / "burn", to="burn", verify="none")
+    assert portkit.golden_check(out, tmp_path / "burn").reproduced
+    other = portkit.golden_check(out, named(source, ["a", "d", "b, c", "é", "f"]))
+    assert not other.reproduced
+    assert [name for name, _, _ in other.facts.differing] == ["labels"]
+    unnamed = portkit.golden_check(out, named(source, [f"LABEL_{i}" for i in range(5)]))
+    assert unnamed.reproduced
+    assert unnamed.facts.compared == other.facts.compared - 1
