@@ -8,7 +8,7 @@ import stat
 import tempfile
 import weakref
 import zlib
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -120,12 +120,10 @@ def unpacked(source: Source) -> Source:
     """
     if source.size < len(GZIP_MAGIC) or source.read(0, len(GZIP_MAGIC)) != GZIP_MAGIC:
         return source
-    file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the tensors that are read from it
-    try:
+    with ExitStack() as opening:
+        file = opening.enter_context(tempfile.TemporaryFile())
         size = _unpack(source, file)
-    except BaseException:
-        file.close()
-        raise
+        opening.pop_all()  # it stays open, as long as the tensors live that are read from it
     lock = Lock()
 
     @contextmanager
