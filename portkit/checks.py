@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from portkit.config import TIES
 from portkit.errors import Problem
 from portkit.tensors import FLOATS, same_bits
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from portkit.tensors import LazyTensor
 
 _LABELS = "num_labels"
-_TIES = "tie_word_embeddings"
 _LONGEST = 1 << 20  # positions of a buffer that could be one
 
 
@@ -49,11 +49,11 @@ def dtype_problems(container: Container, anatomy: Anatomy) -> list[Problem]:
 
 def tie_problems(anatomy: Anatomy, config: Config) -> list[Problem]:
     """Tensors that the config says are not tied, and that the file lacks: the framework would make up their numbers."""
-    if config.values.get(_TIES) is not False:
+    if config.values.get(TIES) is not False:
         return []
-    hint = f"set {_TIES} to true if it is the word table"
+    hint = f"set {TIES} to true if it is the word table"
     return [
-        Problem(slot.name, f"is not in the file, and {_TIES} is false: it would be random", hint=hint)
+        Problem(slot.name, f"is not in the file, and {TIES} is false: it would be random", hint=hint)
         for logical, slot in anatomy.slots.items()
         if slot.place.tied and slot.name and logical not in anatomy.stored
     ]

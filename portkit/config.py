@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from portkit.table.schema import ConfigField, LayoutFacts, Table
 
 Json = Mapping[str, Any]
+TIES = "tie_word_embeddings"  # whether one tensor has two names, and training moves both
 _EXPECTED = {int: "a whole number", float: "a number from 0 on", bool: "true or false", str: "a word"}
 _UNUSED_LABELS = "id2label does not give the labels 0, 1, 2, … a name each: its names are not used"
 _OWN_CODE = (
@@ -148,6 +149,12 @@ def _required(facts: LayoutFacts, raw: Json, where: str) -> list[Problem]:
 def numbered_labels(count: int) -> tuple[str, ...]:
     """The names that transformers gives to classes without: LABEL_0, LABEL_1, …"""
     return tuple(f"LABEL_{i}" for i in range(count))
+
+
+def given_names(config: Config, count: int | None) -> tuple[str, ...] | None:
+    """The names of `count` classes, where somebody named them all: not fewer, not more, not by numbers only."""
+    names = config.labels
+    return names if names and len(names) == count and names != numbered_labels(count) else None
 
 
 def class_names(config: Config, count: int) -> tuple[str, ...]:

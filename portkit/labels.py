@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from portkit.checkpoint import Checkpoint
 
 
-def class_names(source: Checkpoint, asked: Iterable[str], count: int | None) -> tuple[str, ...] | None:
+def target_names(source: Checkpoint, asked: Iterable[str], count: int | None) -> tuple[str, ...] | None:
     """The source's names, else those that an earlier conversion saw; where both only count, those that are `asked` for.
 
     `count` is how many classes the target's head has, None where it has none. Raises UsageError for names that do not

@@ -35,15 +35,15 @@ def overruled(folder: Folder, table: Table, layout: str) -> dict[str, Any]:
     said = {n: v for n, v in _facts(folder).items() if n in fixed and n in table.config}
     if not said:
         return {}
-    same = {p.name: sha256_of(p) for p in folder.weights_files()}.items() <= _written(folder).items()
+    same = folder.digests.items() <= _written(folder).items()
     return {n: v for n, v in said.items() if same or table.config[n].use == "size"}
 
 
 def changed_files(folder: Folder) -> tuple[str, ...]:
     """The weights' files and the residue that are not, byte for byte, those that the record describes. Reads them."""
-    paths = [*folder.weights_files(), *([folder.home / RESIDUE] if folder.residue else [])]
+    residue = {RESIDUE: sha256_of(folder.home / RESIDUE)} if folder.residue else {}
     written = _written(folder)
-    return tuple(p.name for p in paths if written.get(p.name) != sha256_of(p))
+    return tuple(name for name, digest in {**folder.digests, **residue}.items() if written.get(name) != digest)
 
 
 def labels(folder: Folder) -> tuple[str, ...] | None:

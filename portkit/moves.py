@@ -11,7 +11,7 @@ from portkit.common import POSITIONS
 from portkit.errors import Problem, RefusedError
 from portkit.fold import absorbed, fold, folded_dtype, unfolded
 from portkit.table.slots import logical_axes
-from portkit.tensors import FLOATS, NUMPY_DTYPES, LazyTensor, TensorSpec, equal_bits
+from portkit.tensors import FLOAT_NAMES, FLOATS, LazyTensor, TensorSpec, equal_bits
 from portkit.ties import untied
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from portkit.config import Config
     from portkit.pooler import Pooler
     from portkit.table.slots import Slot
-
-_DTYPES = {NUMPY_DTYPES[name].name: name for name in FLOATS}  # as users write it -> as files do
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ class _Filler:
 
     def _spec(self, slot: Slot, growth: tuple[int, int], dtype: str) -> TensorSpec:
         asked = self.options.dtype or self.source.tables.storages[self.options.to].dtype
-        return TensorSpec(slot.name, slot.shape(self.sizes, growth), _DTYPES[asked] if asked else dtype)
+        return TensorSpec(slot.name, slot.shape(self.sizes, growth), FLOAT_NAMES[asked] if asked else dtype)
 
 
 def _intact_folds(source: Checkpoint) -> set[str]:

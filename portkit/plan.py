@@ -12,6 +12,7 @@ from portkit.accounting import Kept, Used, account
 from portkit.casts import cast_notes
 from portkit.checkpoint import Checkpoint, facts_of
 from portkit.common import POSITIONS
+from portkit.config import TIES
 from portkit.errors import Problem, RefusedError, UsageError
 from portkit.fold import absorbed
 from portkit.layouts.base import Model
@@ -22,7 +23,6 @@ from portkit.pooler import Pooler, target_pooler, was_synthesised
 from portkit.table.load import suggestion
 from portkit.table.slots import expand, sizes_of
 from portkit.target import Change, carried_config, target_config, task_with_head
-from portkit.ties import TIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import portkit
 from portkit.axes import spell
 from portkit.checks import buffer_notes
+from portkit.config import TIES
 from portkit.pooler import inspect_pooler
-from portkit.ties import TIES, contradictions, one_bias
+from portkit.ties import contradictions, one_bias
 
 if TYPE_CHECKING:
     from portkit.accounting import Kept

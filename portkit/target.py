@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from portkit.checkpoint import reserved_positions
-from portkit.config import Config, config_in, spelled
+from portkit.config import TIES, Config, config_in, spelled
 from portkit.errors import Problem, RefusedError
-from portkit.labels import class_names
+from portkit.labels import target_names
 from portkit.memory import overruled
-from portkit.ties import TIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +67,7 @@ def target_config(
     problems += [Problem(f"--strict {n}", text, hint=hint) for n, text in texts.items() if options.strict]
     if problems:
         raise RefusedError("the target computes another function", problems)
-    names = class_names(source, options.labels, values.get("num_labels"))
+    names = target_names(source, options.labels, values.get("num_labels"))
     config = replace(source.config, values=values, labels=names)
     fixed = {n: wanted[n] for n in table.layouts[options.to].fixed if n in table.config and n in wanted}
     notes = (*_original_notes(source, task, original), *(f"{t}: another function" for t in texts.values()))

@@ -38,6 +38,7 @@ NUMPY_DTYPES: dict[str, np.dtype[np.generic]] = {
     "BOOL": np.dtype("?"),
 }
 FLOATS = ("F64", "F32", "F16", "BF16")  # of a weight; anything else is quantised or not a weight
+FLOAT_NAMES = {NUMPY_DTYPES[name].name: name for name in FLOATS}  # as users and configs write it -> as files do
 _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
 
 
@@ -106,6 +107,11 @@ def in_memory(name: str, array: Array) -> LazyTensor:
 def turned(spec: TensorSpec, view: Callable[[], Array]) -> LazyTensor:
     """A LazyTensor over a function that returns a view of what it read, with any strides."""
     return LazyTensor(spec, lambda: dense(view()), read_pieces=lambda: pieces(view()))
+
+
+def transposed(tensor: LazyTensor) -> LazyTensor:
+    """A matrix [in, out] as [out, in]: a decoder's kernel as the rows of a table, and the other way round."""
+    return turned(replace(tensor.spec, shape=tensor.spec.shape[::-1]), lambda: tensor.read().T)
 
 
 def equal_bits(a: Array, b: Array) -> bool:

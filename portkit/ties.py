@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from portkit.tensors import LazyTensor, same_bits, turned
+from portkit.config import TIES
+from portkit.tensors import same_bits, transposed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portkit.checkpoint import Checkpoint
     from portkit.table.slots import Slot
-
-TIES = "tie_word_embeddings"
 
 
 def untied(source: Checkpoint, slots: Mapping[str, Slot]) -> frozenset[str]:
@@ -36,19 +34,23 @@ def contradictions(checkpoint: Checkpoint) -> tuple[str, ...]:
     )
 
 
-def one_bias(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Warnings where an untied model has one of two names of a bias only: transformers 4 saved it so."""
+def lone_biases(checkpoint: Checkpoint) -> dict[str, str]:
+    """Stored name -> the one that an untied decoder reads, and that the file leaves out, as only a tied one may."""
     anatomy = checkpoint.anatomy
     if checkpoint.config.values.get(TIES) is not False:
-        return ()
-    alone = (
-        (anatomy.stored[name], slot.place.overruled_by)
+        return {}
+    return {
+        anatomy.stored[name]: slot.place.overruled_by
         for name, slot in anatomy.slots.items()
         if slot.place.overruled_by and anatomy.stored.get(name, "").endswith(slot.place.name)
-    )
+    }
+
+
+def one_bias(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Warnings where an untied model has one of two names of a bias only: transformers 4 saved it so."""
     return tuple(
         f"{stored} is read as {other} too, as transformers 4 does; transformers 5 would take zeros for it"
-        for stored, other in alone
+        for stored, other in lone_biases(checkpoint).items()
     )
 
 
@@ -58,15 +60,9 @@ def _is_tied(source: Checkpoint, logical: str, slot: Slot) -> bool:
     One that an earlier conversion kept aside counts as stored. A layout that has no name for it always ties: there the
     numbers decide, whatever is said.
     """
-    tensors = {**source.spare.whole, **source.logical()}
     if logical not in source.anatomy.stored and logical not in source.spare.whole:
         return True
     if slot.name and source.config.values.get(TIES) is False:
         return False
-    return same_bits(_turned(tensors[logical]), tensors[slot.place.tied])
-
-
-def _turned(tensor: LazyTensor) -> LazyTensor:
-    """A decoder's kernel [in, out] as rows of a table [out, in]."""
-    spec = replace(tensor.spec, shape=tensor.spec.shape[::-1])
-    return turned(spec, lambda: tensor.read().T)
+    tensors = {**source.spare.whole, **source.logical()}
+    return same_bits(transposed(tensors[logical]), tensors[slot.place.tied])

@@ -9,7 +9,7 @@ import numpy as np
 
 from portkit.axes import move
 from portkit.checkpoint import facts_of
-from portkit.config import config_in, numbered_labels
+from portkit.config import config_in, given_names
 from portkit.dense import dense
 from portkit.faults.operations import BOTH_WAYS, OPERATIONS, Context
 from portkit.runtimes.outputs import Inputs
@@ -193,10 +193,8 @@ def _in_shape(tensor: LazyTensor, shape: tuple[int, ...]) -> LazyTensor:
 
 def _with_labels(sound: Checkpoint) -> Checkpoint | None:
     """The classes' names in another order; None where they have no names of their own."""
-    names = sound.config.labels
-    if not names or len(names) != sound.facts.num_labels or names == numbered_labels(len(names)):
-        return None
-    return replace(sound, config=replace(sound.config, labels=names[::-1]))
+    names = given_names(sound.config, sound.facts.num_labels)
+    return replace(sound, config=replace(sound.config, labels=names[::-1])) if names else None
 
 
 def _chosen(changes: Mapping[str, tuple[Value, ...]], facts: Facts) -> dict[str, Value]:

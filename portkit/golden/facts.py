@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from portkit.config import numbered_labels
+from portkit.config import given_names
 from portkit.facts import Facts
 
 if TYPE_CHECKING:
@@ -19,6 +19,5 @@ NAMES = (*Facts.__dataclass_fields__, LABELS)
 
 def facts_said(checkpoint: Checkpoint) -> dict[str, FactValue]:
     """Name -> value. `labels` is a JSON list, and only there where somebody named the classes."""
-    names = checkpoint.config.labels
-    named = names and len(names) == checkpoint.facts.num_labels and names != numbered_labels(len(names))
-    return {**asdict(checkpoint.facts), **({LABELS: json.dumps(names, ensure_ascii=False)} if named else {})}
+    names = given_names(checkpoint.config, checkpoint.facts.num_labels)
+    return {**asdict(checkpoint.facts), **({LABELS: json.dumps(names, ensure_ascii=False)} if names else {})}

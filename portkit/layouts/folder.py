@@ -6,11 +6,13 @@ import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from portkit.errors import Problem, UnreadableError, unreadable
 from portkit.formats import open_container
+from portkit.formats.hashing import sha256_of
 from portkit.formats.sharded import NUMBERED
 from portkit.formats.source import system_errors
 from portkit.layouts.files import left_behind, read_json
@@ -69,6 +71,11 @@ class Folder:
         """The files that hold the weights, a Keras task's own and shards among them."""
         names = {t.file for t in self.container.tensors.values() if t.file}
         return (self.weights, *(self.weights.parent / n for n in sorted(names - {self.weights.name})))
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Name -> SHA-256 of the weights' files, which are read once for it. Raises UnreadableError."""
+        return {path.name: sha256_of(path) for path in self.weights_files()}
 
     @property
     def home(self) -> Path:

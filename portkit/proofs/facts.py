@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from portkit.config import numbered_labels
+from portkit.config import TIES, numbered_labels
 from portkit.facts import Facts
 from portkit.proofs.loading import loaded_otherwise
 from portkit.runtimes.outputs import VOCABULARY_TASKS
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Value = str | int | float | bool | None
 
 EQUAL, DIFFERS, UNKNOWN = "equal", "differs", "unknown"
-_TIED = "tie_word_embeddings"  # whether training moves two tensors as one; their numbers are compared as tensors
 _AS_READ = "as loaded"
 _LONGEST = 80  # characters of a value in a report
 _SAME_EPSILON = 1e-6  # relative: 1e-5 that went through float32 is still the same function
@@ -239,7 +238,7 @@ def _other_facts(a: Said, b: Said) -> Iterator[Fact]:
     """Fields of the table's config that are no facts: dropout and the like, and what a table of one's own adds."""
     ours, theirs = a.checkpoint.anatomy.table.config, b.checkpoint.anatomy.table.config
     for name in sorted((ours.keys() & theirs.keys()) - Facts.__dataclass_fields__.keys()):
-        trains = ours[name].use == "training" or name == _TIED
+        trains = ours[name].use == "training" or name == TIES
         values = a.checkpoint.config.values.get(name), b.checkpoint.config.values.get(name)
         note = "only training reads it" if trains else ""
         if values != (None, None):

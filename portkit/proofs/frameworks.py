@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from portkit.casts import cast, rounds
+from portkit.config import TIES
 from portkit.errors import MissingRuntimeError
 from portkit.proofs.presets import preset_of
 from portkit.runtimes import burn_runtime, transformers_runtime
@@ -13,7 +14,7 @@ from portkit.runtimes.burn_runtime import run_burn
 from portkit.runtimes.keras_runtime import keras_label, run_keras
 from portkit.runtimes.transformers_runtime import device_label, run_transformers_tensors
 from portkit.tensors import LazyTensor
-from portkit.ties import TIES, untied
+from portkit.ties import untied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

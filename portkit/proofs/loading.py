@@ -12,14 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from portkit.casts import rounds
+from portkit.tensors import FLOAT_NAMES
+from portkit.ties import lone_biases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from portkit.checkpoint import Checkpoint
     from portkit.table.slots import Slot
 
-_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 _CLASSES = {"question_answering": 2}  # BertForQuestionAnswering too is as wide as its config has labels
 _UNSAID = 2  # labels of a config that names none
 
@@ -43,9 +42,10 @@ def loaded_otherwise(checkpoint: Checkpoint) -> dict[str, str]:
 def _names(checkpoint: Checkpoint) -> str:
     anatomy = checkpoint.anatomy
     strange = [name for logical, name in anatomy.stored.items() if not _known(checkpoint, anatomy.slots[logical], name)]
-    lacking = [*_lacking(checkpoint)]
     said = [f"{len(strange)} that transformers does not load, such as {strange[0]}"] if strange else []
-    return "; ".join([*said, *(f"none for {name}, which transformers would make up" for name in lacking)])
+    return "; ".join(
+        [*said, *(f"none for {name}, which transformers would make up" for name in lone_biases(checkpoint).values())]
+    )
 
 
 def _known(checkpoint: Checkpoint, slot: Slot, stored: str) -> bool:
@@ -55,22 +55,11 @@ def _known(checkpoint: Checkpoint, slot: Slot, stored: str) -> bool:
     return stored in (slot.name, slot.place.overruled_by, f"{stem}.{old}")
 
 
-def _lacking(checkpoint: Checkpoint) -> Iterator[str]:
-    """Biases that an untied decoder reads and that the file leaves out, as only a tied one may."""
-    anatomy = checkpoint.anatomy
-    if checkpoint.config.values.get("tie_word_embeddings") is not False:
-        return
-    for logical, slot in anatomy.slots.items():
-        other = slot.place.overruled_by
-        if other and not anatomy.stored.get(logical, "").endswith(other):
-            yield other
-
-
 def _dtype(checkpoint: Checkpoint) -> str:
     raw = checkpoint.folder.config
     said = str(raw.get("dtype") or raw.get("torch_dtype") or "").removeprefix("torch.")
     stored = {t.spec.dtype for t in checkpoint.logical().values()}
-    wider = sorted(d for d in stored if said in _DTYPES and rounds(d, _DTYPES[said]))
+    wider = sorted(d for d in stored if said in FLOAT_NAMES and rounds(d, FLOAT_NAMES[said]))
     return f"{said}, to which transformers rounds weights in {', '.join(wider)}" if wider else ""
 
 

@@ -12,7 +12,7 @@ from portkit.proofs.facts import announced_by, compare_facts
 from portkit.proofs.models import How, prove_forward
 from portkit.proofs.tensors import prove_tensors
 from portkit.table.load import suggestion
-from portkit.tensors import turned
+from portkit.tensors import transposed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from portkit.proofs.facts import FactsVerdict
     from portkit.proofs.tensors import TensorVerdict
     from portkit.runtimes.outputs import Inputs
-    from portkit.tensors import Array, LazyTensor
+    from portkit.tensors import LazyTensor
 
 PASS, FAIL, ERROR, SKIPPED = "pass", "fail", "error", "skipped"
 
@@ -161,11 +161,7 @@ def _tied_in(plan: Plan) -> dict[str, LazyTensor]:
     places = {f"{row.name}.{part}": place for row in rows for part, place in row.places[plan.layout].items()}
     moved, own = {m.logical for m in plan.moves}, plan.source.logical()
     shared = {n: own[p.tied] for n, p in places.items() if p.tied in own and n not in own and n not in moved}
-    return {n: turned(replace(t.spec, name=n, shape=t.spec.shape[::-1]), _transposed(t)) for n, t in shared.items()}
-
-
-def _transposed(tensor: LazyTensor) -> Callable[[], Array]:
-    return lambda: tensor.read().T
+    return {n: transposed(t).renamed(n) for n, t in shared.items()}
 
 
 def require_proofs(proofs: Collection[str]) -> None:
