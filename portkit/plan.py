@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portkit.config import Config
+    from portkit.facts import Facts
     from portkit.table.schema import Dialect, Table, Task
     from portkit.table.slots import Slot
 
@@ -66,15 +67,7 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     dialect = _dialect(table, task, options)
     pooler = target_pooler(source, table, task, options.to, dialect, options.pooler)
     config, changes, fixed, notes = target_config(source, table, task, dialect, options)
-    slots = expand(
-        table,
-        source.tables.storages[options.to],
-        task,
-        layers=source.anatomy.layers,
-        prefix="" if task.bare else table.layouts[options.to].prefix,
-        pooler=pooler.present,
-        dialect=dialect,
-    )
+    slots = _slots(source, table, task, dialect, options.to, has_pooler=pooler.present)
     sizes = _sizes(table, slots, config)
     form = _form(options)
     moves = sorted(make_moves(source, slots, config, sizes, options, pooler), key=lambda m: m.target.name)
@@ -82,23 +75,18 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
     from_file = [m for m in moves if m.how not in ("zeros", "restored")]
     notes += cast_notes((source.folder.container.tensors[m.source].spec.dtype, m.target.dtype) for m in from_file)
     used = [Used(m.source, m.logical, m.cut[0], m.absorbs) for m in from_file]
+    needless = _needless(source, pooler, moves)
     accounts = account(
-        source,
-        used,
-        slots,
-        options.drop,
-        keep=options.residue,
-        needless=_needless(source, pooler, moves),
-        no_pooler=pooler.evidence,
+        source, used, slots, options.drop, keep=options.residue, needless=needless, no_pooler=pooler.evidence
     )
     growth = slots[POSITIONS].growth(config.values) if POSITIONS in slots else (0, 0)
-    has_pooler = pooler.present and pooler.home == "backbone"
+    facts = _facts(table, task, config, options.to, pooler)
     model = Model(
         table,
         task,
         dialect,
         config,
-        facts_of(table, task, config.values, options.to, has_pooler=has_pooler),
+        facts,
         dtype=_widest(moves),
         growth=growth,
         carried=carried_config(source, options.to),
@@ -122,6 +110,27 @@ def make_plan(source: Checkpoint, options: Options) -> Plan:
         original=_original(config, changes, fixed),
         warnings=(*style_notes, *head_notes, *notes, *_made_notes(moves, growth[0]), *_stale_notes(source, moves)),
     )
+
+
+def _slots(
+    source: Checkpoint, table: Table, task: Task, dialect: Dialect | None, layout: str, *, has_pooler: bool
+) -> dict[str, Slot]:
+    """The places of the target, by logical name."""
+    return expand(
+        table,
+        source.tables.storages[layout],
+        task,
+        layers=source.anatomy.layers,
+        prefix="" if task.bare else table.layouts[layout].prefix,
+        pooler=has_pooler,
+        dialect=dialect,
+    )
+
+
+def _facts(table: Table, task: Task, config: Config, layout: str, pooler: Pooler) -> Facts:
+    """What the target's framework computes; a pooler that lies in the head is none of the backbone's."""
+    in_backbone = pooler.present and pooler.home == "backbone"
+    return facts_of(table, task, config.values, layout, has_pooler=in_backbone)
 
 
 def _sizes(table: Table, slots: Mapping[str, Slot], config: Config) -> dict[str, int]:

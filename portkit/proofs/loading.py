@@ -43,9 +43,8 @@ def _names(checkpoint: Checkpoint) -> str:
     anatomy = checkpoint.anatomy
     strange = [name for logical, name in anatomy.stored.items() if not _known(checkpoint, anatomy.slots[logical], name)]
     said = [f"{len(strange)} that transformers does not load, such as {strange[0]}"] if strange else []
-    return "; ".join(
-        [*said, *(f"none for {name}, which transformers would make up" for name in lone_biases(checkpoint).values())]
-    )
+    made_up = [f"none for {name}, which transformers would make up" for name in lone_biases(checkpoint).values()]
+    return "; ".join([*said, *made_up])
 
 
 def _known(checkpoint: Checkpoint, slot: Slot, stored: str) -> bool:
